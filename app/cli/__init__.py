@@ -1,0 +1,36 @@
+"""The command line: one file per group of commands."""
+
+import sys
+
+import typer
+from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
+
+from app.cli import migrate, serve, token, verify
+from app.database import DatabaseUrlError
+from app.migrate import MigrationError
+from app.postgres_binaries import PostgresError
+from app.sql.scopes import ScopeNameTaken
+
+#: Errors whose message says enough without a traceback.
+EXPLAINED = (DatabaseUrlError, MigrationError, OSError, PostgresError, ScopeNameTaken, ValidationError)
+
+commands = typer.Typer(
+    help="Foldpoint, a self-hosted sync server for AI-agent state.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+commands.command()(serve.serve)
+commands.command()(migrate.migrate)
+commands.command()(verify.verify)
+commands.add_typer(token.commands, name="token")
+
+
+def main() -> None:
+    try:
+        commands()
+    except DBAPIError as error:
+        sys.exit(f"foldpoint: {error.orig}")
+    except EXPLAINED as error:
+        sys.exit(f"foldpoint: {str(error) or type(error).__name__}")

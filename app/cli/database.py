@@ -1,0 +1,53 @@
+"""The database a command works on: the one of the settings, else the embedded one in the data directory."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database import create_engine
+from app.embedded import DURABLE, EmbeddedPostgres
+from app.migrate import prepare
+from app.settings import Settings
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the embedded PostgreSQL lives when FOLDPOINT_DATABASE_URL is unset; by default "
+        "./foldpoint-data, as root /var/lib/foldpoint.",
+        file_okay=False,
+    ),
+]
+
+
+@contextmanager
+def database(settings: Settings, data_dir: Path | None, connections: int = 0) -> Iterator[str]:
+    """The database's URL. An embedded server that already runs is shared, and goes on afterwards."""
+    if settings.database_url is not None:
+        if data_dir is not None:
+            raise typer.BadParameter("FOLDPOINT_DATABASE_URL is set, so no data directory is used.")
+        yield settings.database_url.get_secret_value()
+        return
+    most = max(connections, int(DURABLE["max_connections"]))
+    with EmbeddedPostgres(data_dir or _default_data_dir(), {**DURABLE, "max_connections": str(most)}) as postgres:
+        yield postgres.url()
+
+
+@asynccontextmanager
+async def transaction(url: str) -> AsyncIterator[AsyncConnection]:
+    """One transaction on a database of this version's schema; an empty database gets it."""
+    await prepare(url)
+    engine = create_engine(url, pool_size=1)
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+def _default_data_dir() -> Path:
+    return Path("/var/lib/foldpoint" if os.geteuid() == 0 else "foldpoint-data")

@@ -1,0 +1,76 @@
+import asyncio
+import ipaddress
+import os
+import signal
+from types import FrameType
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from app.cli.database import DataDir, database, transaction
+from app.migrate import upgrade
+from app.services.tokens import issue_first_admin
+from app.settings import Settings
+
+SHORTEST_ADMIN_TOKEN = 16
+
+#: Requests still running this long after a stop are cut; what they committed stays.
+STOP_SECONDS = 10
+
+#: What a process needs beside its pool: its listener, and a command or two.
+SPARE_CONNECTIONS = 5
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    data_dir: DataDir = None,
+    workers: Annotated[int, typer.Option(help="Server processes.", min=1)] = 1,
+) -> None:
+    """Migrate the database, then serve until stopped."""
+    settings = Settings()
+    _refuse_weak_admin_token(host, settings)
+    signal.signal(signal.SIGTERM, _exit)
+    with database(settings, data_dir, connections=workers * (settings.pool_size + SPARE_CONNECTIONS)) as url:
+        asyncio.run(upgrade(url))
+        if settings.admin_token is None:
+            asyncio.run(_show_first_admin_token(url))
+        os.environ["FOLDPOINT_DATABASE_URL"] = url
+        uvicorn.run(
+            "app.cli.worker:application", factory=True, host=host, port=port, workers=workers,
+            loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False, server_header=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )  # fmt: skip
+
+
+def _refuse_weak_admin_token(host: str, settings: Settings) -> None:
+    token = settings.admin_token.get_secret_value() if settings.admin_token is not None else None
+    if token is None or len(token) >= SHORTEST_ADMIN_TOKEN:
+        return
+    if not token:
+        raise typer.BadParameter("FOLDPOINT_ADMIN_TOKEN is empty: set it or unset it")
+    if not _is_loopback(host):
+        raise typer.BadParameter(
+            f"--host {host} can be reached from other machines, and FOLDPOINT_ADMIN_TOKEN is shorter than "
+            f"{SHORTEST_ADMIN_TOKEN} characters: take a longer one, or unset it and one is made"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> None:
+    """uvicorn raises the signal that stopped it once more; the embedded database must still be stopped after that."""
+    raise SystemExit(0)
+
+
+async def _show_first_admin_token(url: str) -> None:
+    async with transaction(url) as connection:
+        secret = await issue_first_admin(connection)
+    if secret is not None:
+        typer.echo(f"Admin token, shown this once: {secret}")

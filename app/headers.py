@@ -1,0 +1,29 @@
+"""Headers of every response: the server epoch, and an id by which a request is found in the log."""
+
+from secrets import token_hex
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+EPOCH = "Foldpoint-Epoch"
+REQUEST_ID = "X-Request-Id"
+
+
+class Headers:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope.setdefault("state", {})["request_id"] = token_hex(8)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = request_id
+                headers[EPOCH] = scope["app"].state.server.epoch
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -1,0 +1,70 @@
+"""The composition of the server: routes, error answers, the headers of every response."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app.database import create_engine
+from app.headers import Headers
+from app.routes import (
+    checkpoints,
+    conversations,
+    executors,
+    failures,
+    health,
+    leases,
+    ops,
+    records,
+    scopes,
+    sync_devices,
+    sync_leases,
+    sync_scope,
+)
+from app.server import Server
+from app.settings import Settings
+from app.sql.server_row import read_epoch
+
+ROUTERS = (
+    sync_leases.router,
+    sync_devices.router,
+    sync_scope.router,
+    scopes.router,
+    ops.router,
+    records.router,
+    conversations.router,
+    executors.router,
+    leases.router,
+    checkpoints.router,
+    health.router,
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application of one server process, on a migrated database."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if settings.database_url is None:
+            raise RuntimeError("no FOLDPOINT_DATABASE_URL; `foldpoint serve` starts an embedded one")
+        engine = create_engine(settings.database_url.get_secret_value(), settings.pool_size)
+        app.state.server = Server(engine, settings, await read_epoch(engine))
+        yield
+        await engine.dispose()
+
+    app = FastAPI(
+        title="Foldpoint",
+        summary="A sync server for AI-agent state.",
+        version="0.1.0",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.add_middleware(Headers)
+    failures.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def app_from_environment() -> FastAPI:
+    return create_app(Settings())

@@ -1,0 +1,107 @@
+"""What a request carries: the server, the caller, the body; and how an answer leaves."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, NamedTuple
+
+import orjson
+from fastapi import Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.problems import Problem
+from app.server import Server
+from app.services.access import Caller, Reach, Right, reach, reach_or_create
+from app.sql.transactions import Driver, driver, reading, writing
+from foldpoint.canonical import Json, Unreadable, read_json
+
+bearer = HTTPBearer(auto_error=False, description="A token made by `foldpoint token create`.")
+
+
+def server_of(request: Request) -> Server:
+    found = request.app.state.server
+    assert isinstance(found, Server)
+    return found
+
+
+ServerDep = Annotated[Server, Depends(server_of)]
+
+
+def caller_of(
+    server: ServerDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+) -> Caller:
+    if credentials is None:
+        raise Problem("unauthorized", "send a token as Authorization: Bearer")
+    admin = server.settings.admin_token
+    return Caller.of(credentials.credentials, None if admin is None else admin.get_secret_value())
+
+
+CallerDep = Annotated[Caller, Depends(caller_of)]
+
+
+class Work(NamedTuple):
+    """A transaction in which the caller's right was checked."""
+
+    connection: AsyncConnection
+    reach: Reach
+
+    async def pg(self) -> Driver:
+        return await driver(self.connection)
+
+
+class Asking:
+    """One call by one caller: opens the transactions of its work, each with the caller's right checked in it."""
+
+    def __init__(self, server: ServerDep, caller: CallerDep) -> None:
+        self.server, self.caller = server, caller
+
+    @asynccontextmanager
+    async def reading(self, scope: str, right: Right = Right.READ) -> AsyncIterator[Work]:
+        async with reading(self.server.engine) as connection:
+            yield Work(connection, await reach(connection, self.caller, scope, right))
+
+    @asynccontextmanager
+    async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:
+        """An admin's first write makes the scope; a token bound to a device may name only that one."""
+        async with writing(self.server.engine) as connection:
+            found = await reach_or_create(connection, self.caller, scope, right)
+            if device is not None:
+                found.may_name(device)
+            yield Work(connection, found)
+
+
+AskingDep = Annotated[Asking, Depends()]
+
+
+async def body_of(request: Request, server: ServerDep) -> bytes:
+    """The request's body. Raises too_large above the limit, whether or not its length was announced."""
+    limit = server.settings.max_body_bytes
+    announced = request.headers.get("content-length", "")
+    body = bytearray()
+    if not (announced.isdigit() and int(announced) > limit):
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limit:
+                break
+        else:
+            return bytes(body)
+    raise Problem("too_large", f"a request may have {limit} bytes", server.settings.limits())
+
+
+BodyDep = Annotated[bytes, Depends(body_of)]
+
+
+def read_body(body: bytes) -> Json:
+    """A body as strictly read JSON. Raises invalid_request."""
+    try:
+        return read_json(body)
+    except Unreadable as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: Unreadable) -> Problem:
+    return Problem("invalid_request", str(error), {"path": error.path})
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")

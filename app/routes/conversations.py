@@ -1,0 +1,52 @@
+"""What was said, and the messages to go on with."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.routes.asking import AskingDep, answer
+from app.services import listing, telling
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["conversations"])
+
+
+@router.get("/conversations")
+async def conversations(
+    asking: AskingDep,
+    scope: str,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=listing.MAX_CONVERSATIONS)] = 100,
+) -> Response:
+    """Conversations by id in byte order, with the number of their turns and the first and last stamp."""
+    async with asking.reading(scope) as work:
+        return answer(await listing.conversations(await work.pg(), work.reach.existing, cursor, limit))
+
+
+@router.get("/transcript")
+async def transcript(
+    asking: AskingDep,
+    scope: str,
+    conversation: str,
+    limit: Annotated[int | None, Query(ge=1)] = None,
+    before: str | None = None,
+    after: str | None = None,
+) -> Response:
+    """The turns of a conversation in (hlc, op_id) order: all of them, or with a limit the last ones.
+
+    `before` and `after` are cursors of an earlier answer, for the turns next to it.
+    """
+    async with asking.reading(scope) as work:
+        window = telling.Window(listing.read_place(before), listing.read_place(after), limit)
+        return answer(await telling.transcript(await work.pg(), work.reach.existing, conversation, window))
+
+
+@router.get("/resume")
+async def resume(
+    asking: AskingDep, scope: str, conversation: str, limit: Annotated[int | None, Query(ge=1)] = None
+) -> Response:
+    """Messages that a model provider accepts, and what was repaired so that it does.
+
+    With a limit only the last so many turns are used.
+    """
+    async with asking.reading(scope) as work:
+        return answer(await telling.resume(await work.pg(), work.reach.existing, conversation, limit))

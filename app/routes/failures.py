@@ -1,0 +1,78 @@
+"""Every failure as application/problem+json with a stable code."""
+
+import logging
+
+import asyncpg
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from app.problems import Problem
+
+log = logging.getLogger("foldpoint")
+
+#: The database is away, too busy, or asks for a retry; nothing was stored.
+AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.InterfaceError,
+    PoolTimeout,
+    OSError,
+)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    for kind in (*AWAY, DBAPIError):
+        app.add_exception_handler(kind, _database)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _answer(problem: Problem) -> Response:
+    body = orjson.dumps(problem.body())
+    return Response(body, problem.status, problem.headers(), "application/problem+json")
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return _answer(error)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """The first fault of a request, without the value that was sent: it may be a secret."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    path = ".".join(str(part) for part in fault["loc"])
+    return _answer(Problem("invalid_request", f"{path}: {fault['msg']}", {"path": path}))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = "not_found" if error.status_code == 404 else "invalid_request"
+    return _answer(Problem(code, str(error.detail), status=error.status_code))
+
+
+async def _database(request: Request, error: Exception) -> Response:
+    cause = error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error
+    if not isinstance(cause, AWAY):
+        return await _unexpected(request, error)
+    log.warning("%s: the database is away: %s", request.state.request_id, type(cause).__name__)
+    return _answer(Problem("unavailable", "the database does not answer now"))
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """The last resort: a fault of ours. The log has the trace; the client gets an id to name it by."""
+    log.error("%s: unexpected failure", request.state.request_id, exc_info=error)
+    return _answer(Problem("internal", "the server failed", {"request_id": request.state.request_id}))

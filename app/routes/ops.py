@@ -1,0 +1,70 @@
+"""Ops as the project's own API gives and takes them."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Query, Response
+
+from app.routes.asking import AskingDep, BodyDep, answer
+from app.services import paging
+from app.services.push import Result
+from foldpoint.slug import slug
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["ops"])
+
+NDJSON = "application/x-ndjson"
+CURSOR, CAUGHT_UP = "Foldpoint-Cursor", "Foldpoint-Caught-Up"
+
+
+@router.get("/ops")
+async def ops(
+    asking: AskingDep,
+    scope: str,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=paging.MAX_OPS)] = 1_000,
+    device: str | None = None,
+    from_seq: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    to_seq: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> Response:
+    """Ops above a cursor in (hlc, op_id) order, or of one device between two seqs.
+
+    A page is a per-device prefix of what remains: an op that commits late or carries an old stamp is never
+    passed over. As NDJSON the cursor is in the `Foldpoint-Cursor` header.
+    """
+    async with asking.reading(scope) as work:
+        pg, number = await work.pg(), work.reach.existing
+        lines = NDJSON in accept
+        separator = b"\n" if lines else b","
+        if device is not None:
+            part = paging.Range(device, from_seq, to_seq)
+            page = await paging.range_page(pg, number, asking.server.epoch, part, cursor, limit, separator)
+        else:
+            page = await paging.page(pg, number, asking.server.epoch, cursor, limit, separator)
+    if lines:
+        headers = {CURSOR: page.cursor, CAUGHT_UP: "true" if page.caught_up else "false"}
+        return Response(page.body + b"\n" if page.body else b"", headers=headers, media_type=NDJSON)
+    text = b'{"ops":[%b],"cursor":%b,"caught_up":%b}' % (
+        page.body,
+        orjson.dumps(page.cursor),
+        b"true" if page.caught_up else b"false",
+    )
+    return Response(text, media_type="application/json")
+
+
+@router.post("/devices/{device}/ops")
+async def push(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Response:
+    """Push ops of a device, with one result per op; no contact is noted on the roster.
+
+    The first refused op ends the request: those before it are stored, those after it are not attempted.
+    """
+    pushed = await asking.server.pusher.push(asking.caller, scope, slug(device), body, on_wire=False)
+    results: list[dict[str, Any]] = [
+        {"op_id": op_id, "result": result} for op_id, result in zip(pushed.op_ids, pushed.results, strict=True)
+    ]
+    counts = {"results": results, "accepted": pushed.accepted, "deduped": pushed.deduped}
+    if (refusal := pushed.refusal) is None:
+        return answer(counts)
+    rejected = pushed.results.index(Result.REJECTED)
+    results[rejected] |= {"code": refusal.code, "detail": refusal.detail, **refusal.facts}
+    return answer(counts)

@@ -1,0 +1,75 @@
+"""The device wire: leases, in the crate's LeaseWire forms (car-sync.md §12.2). Held and Lost are 200 bodies."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field, StrictInt, StrictStr
+
+from app.routes.asking import AskingDep, answer
+from app.services import leasing
+from app.services.access import Right
+from app.services.leasing import HeldNow
+from foldpoint.canonical import U64_MAX
+from foldpoint.lease import Lost
+
+router = APIRouter(prefix="/sync/{scope}/leases/{agent}", tags=["device wire"])
+
+U64 = Annotated[StrictInt, Field(ge=0, le=U64_MAX)]
+
+
+class Acquire(BaseModel):
+    device_id: StrictStr
+    ttl_ms: U64
+
+
+class Renew(Acquire):
+    epoch: U64
+
+
+class Release(BaseModel):
+    device_id: StrictStr
+    epoch: U64
+
+
+@router.post("/acquire")
+async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> Response:
+    """Take an agent's lease if nobody holds it unexpired."""
+    async with asking.writing(scope, Right.LEASE, body.device_id) as work:
+        outcome = await leasing.acquire(work.connection, work.reach.existing, agent, body.device_id, body.ttl_ms)
+    if isinstance(outcome, HeldNow):
+        lease: Any = outcome.timed.lease
+        return answer({"Held": {"holder": lease.holder, "epoch": lease.epoch, "expires_at_ms": lease.expires_at_ms}})
+    assert outcome.lease is not None
+    return answer({"Granted": outcome.lease.to_json()})
+
+
+@router.post("/renew")
+async def renew(asking: AskingDep, scope: str, agent: str, body: Renew) -> Response:
+    """Move a lease's expiry, even past it if nobody stole it."""
+    async with asking.writing(scope, Right.LEASE, body.device_id) as work:
+        number = work.reach.existing
+        outcome = await leasing.renew(work.connection, number, agent, body.device_id, body.epoch, body.ttl_ms)
+    if isinstance(outcome, Lost):
+        return answer(_lost(outcome))
+    assert outcome.lease is not None
+    return answer({"Granted": outcome.lease.to_json()})
+
+
+@router.post("/release")
+async def release(asking: AskingDep, scope: str, agent: str, body: Release) -> Response:
+    """Give a lease back; its epoch is kept."""
+    async with asking.writing(scope, Right.LEASE, body.device_id) as work:
+        outcome = await leasing.release(work.connection, work.reach.existing, agent, body.device_id, body.epoch)
+    return answer(_lost(outcome) if isinstance(outcome, Lost) else "Released")
+
+
+@router.get("")
+async def current(asking: AskingDep, scope: str, agent: str) -> Response:
+    """The recorded lease, an expired one too."""
+    async with asking.reading(scope) as work:
+        timed = await leasing.current(work.connection, work.reach.scope, agent) if work.reach.scope else None
+    return answer({"Current": timed.lease.to_json() if timed and timed.lease else None})
+
+
+def _lost(lost: Lost) -> dict[str, Any]:
+    return {"Lost": {"claimed_epoch": lost.claimed_epoch, "current_epoch": lost.current_epoch}}

@@ -1,0 +1,100 @@
+"""Who may do what in a scope (server.md §9). Nothing is open by default."""
+
+from enum import Enum, auto
+from hashlib import sha256
+from hmac import compare_digest
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.problems import Problem
+from app.sql.access import Grant, look_up
+from app.sql.scopes import ensure_scope
+from foldpoint.slug import slug
+
+
+class Right(Enum):
+    """What a call needs. SYNC changes a device's chain or roster entry; the others speak for themselves."""
+
+    READ = auto()
+    SYNC = auto()
+    LEASE = auto()
+    ADMIN = auto()
+
+
+RIGHTS: dict[str, frozenset[Right]] = {
+    "admin": frozenset(Right),
+    "device": frozenset((Right.READ, Right.SYNC, Right.LEASE)),
+    "executor": frozenset((Right.READ, Right.LEASE)),
+    "reader": frozenset((Right.READ,)),
+}
+
+
+class Caller(NamedTuple):
+    """A bearer token, as its hash; `root` is the admin token of the settings, which no table holds."""
+
+    token_hash: bytes
+    root: bool = False
+
+    @classmethod
+    def of(cls, token: str, admin_token: str | None) -> "Caller":
+        digest = sha256(token.encode()).digest()
+        root = admin_token is not None and compare_digest(digest, sha256(admin_token.encode()).digest())
+        return cls(digest, root)
+
+
+class Reach(NamedTuple):
+    """A scope that a caller may use. `scope` is None for an admin in a scope that does not exist yet."""
+
+    scope: int | None
+    slug: str
+    admin: bool
+    #: The raw id of the device that the token is bound to.
+    bound: str | None
+    mode: str | None = None
+    closed_intents: int = 0
+
+    @property
+    def existing(self) -> int:
+        """The scope's number. Raises not_found: an admin's read creates nothing."""
+        if self.scope is None:
+            raise Problem("not_found", "there is no such scope")
+        return self.scope
+
+    def may_name(self, device: str) -> None:
+        """Raises forbidden if the token is bound to another device; a slug or a raw id names it."""
+        if self.bound is not None and device not in (self.bound, slug(self.bound)):
+            raise Problem("forbidden", "this token is bound to another device")
+
+
+def require(caller: Caller, grant: Grant, name: str, right: Right) -> Reach:
+    """What the caller may use. Raises unauthorized, or forbidden for a scope that is not its own or does not exist."""
+    role = "admin" if caller.root else grant.role
+    if role is None:
+        raise Problem("unauthorized", "the token is unknown or revoked")
+    misnamed = name != slug(name) and grant.name is not None and grant.name != name.encode()
+    if role != "admin" and (grant.scope is None or grant.reach != grant.scope or misnamed):
+        raise Problem("forbidden", "this token may not use this scope")
+    if misnamed:
+        raise Problem("not_found", "there is no such scope; another name has its slug")
+    if right not in RIGHTS[role]:
+        raise Problem("forbidden", f"a token of role {role} may not do this")
+    bound = grant.bound.decode() if grant.bound is not None else None
+    return Reach(grant.scope, slug(name), role == "admin", bound, grant.mode, grant.closed_intents)
+
+
+async def reach(connection: AsyncConnection, caller: Caller, name: str, right: Right) -> Reach:
+    """Check a caller in the transaction of its work. A scope is named by its raw name or its slug."""
+    return require(caller, await look_up(connection, caller.token_hash, slug(name)), name, right)
+
+
+async def reach_or_create(connection: AsyncConnection, caller: Caller, name: str, right: Right) -> Reach:
+    """As `reach`, for writes: an admin's first write makes the scope."""
+    found = await reach(connection, caller, name, right)
+    return found if found.scope is not None else found._replace(scope=await ensure_scope(connection, name))
+
+
+async def known(connection: AsyncConnection, caller: Caller) -> None:
+    """Raises unauthorized unless the token is somebody's."""
+    if not caller.root and (await look_up(connection, caller.token_hash, "")).role is None:
+        raise Problem("unauthorized", "the token is unknown or revoked")

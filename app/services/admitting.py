@@ -1,0 +1,226 @@
+"""One transaction under a scope's lock: which ops of these batches join their chains, and what they change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.problems import Problem
+from app.services.access import Caller, Reach, Right, reach_or_create, require
+from app.services.arrivals import Arrival
+from app.services.folding import fold_into_records
+from app.settings import Settings
+from app.sql import access, devices, ops
+from app.sql.access import Locked
+from app.sql.devices import Device
+from app.sql.keys import op_id_text, slot_key
+from app.sql.transactions import Driver, exclusive, writing
+from foldpoint.admission import Bounds, mode_of
+from foldpoint.envelope import is_well_formed
+from foldpoint.op import Op
+from foldpoint.relay import Chain, Duplicate, Refusal, judge
+from foldpoint.slug import slug
+from foldpoint.surfaces import intent
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Ops of one device in seq order; `unreadable` is why the request ends after them."""
+
+    caller: Caller
+    device: str
+    arrivals: Sequence[Arrival]
+    unreadable: Refusal | None
+    on_wire: bool
+
+    def __len__(self) -> int:
+        return max(len(self.arrivals), 1)
+
+
+@dataclass(slots=True)
+class Admitted:
+    """What became of a batch: places of ops in the request, and why it stopped."""
+
+    stored: list[int] = field(default_factory=list)
+    duplicates: list[int] = field(default_factory=list)
+    rejected: int | None = None
+    refusal: Refusal | None = None
+
+
+async def admit(
+    engine: AsyncEngine, settings: Settings, scope: str, batches: Sequence[Batch]
+) -> list[Admitted | Problem]:
+    """Admit batches of one scope together, each by its own caller's right; committed when this returns."""
+    while True:
+        async with exclusive(engine) as pg:
+            if (answers := await _admit(pg, settings, scope, batches)) is not None:
+                return answers
+        if (problems := await _create(engine, scope, batches)) is not None:
+            return problems
+
+
+async def _admit(
+    pg: Driver, settings: Settings, scope: str, batches: Sequence[Batch]
+) -> list[Admitted | Problem] | None:
+    """None if there is no such scope."""
+    answers: list[Admitted | Problem] = []
+    turn: _Turn | None = None
+    for batch in batches:
+        locked = await access.lock(pg, batch.caller.token_hash, slug(scope))
+        if locked is None:
+            return None
+        turn = turn or _Turn.begin(pg, locked, settings)
+        try:
+            reach = require(batch.caller, locked.grant, scope, Right.SYNC)
+            reach.may_name(batch.device)
+            answers.append(await turn.take(batch, reach))
+        except Problem as problem:
+            answers.append(problem)
+    if turn is not None:
+        await turn.write(settings.eviction_horizon_ms)
+    return answers
+
+
+async def _create(engine: AsyncEngine, scope: str, batches: Sequence[Batch]) -> list[Admitted | Problem] | None:
+    """Make the scope for the first admin among the callers; without one, everybody's Problem."""
+    problems: list[Admitted | Problem] = []
+    for batch in batches:
+        async with writing(engine) as connection:
+            try:
+                await reach_or_create(connection, batch.caller, scope, Right.SYNC)
+                return None
+            except Problem as problem:
+                problems.append(problem)
+    return problems
+
+
+@dataclass(slots=True)
+class _Line:
+    """A device in this turn: its chain as it becomes, the ids held at seqs that ops may meet, its new ops."""
+
+    device: Device
+    chain: Chain
+    held: dict[int, str] = field(default_factory=dict)
+    new: list[Arrival] = field(default_factory=list)
+    contact: bool = False
+    refusal: Refusal | None = None
+
+    @property
+    def no(self) -> int:
+        return self.device.no
+
+    def judge(self, arrival: Arrival, bounds: Bounds) -> Refusal | Duplicate | None:
+        verdict = judge(self.chain, arrival.op, arrival.computed_id, self.held)
+        return verdict if verdict is not None else bounds.refuse(arrival.op)
+
+    def accept(self, arrival: Arrival) -> None:
+        self.chain = self.chain.extended(arrival.op)
+        self.held[arrival.op.seq] = arrival.op.op_id
+        self.new.append(arrival)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One hold of a scope's lock."""
+
+    pg: Driver
+    scope: int
+    bounds: Bounds
+    lines: dict[str, _Line] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, pg: Driver, locked: Locked, settings: Settings) -> "_Turn":
+        assert locked.grant.scope is not None
+        mode: Any = locked.grant.mode
+        bounds = Bounds.of(mode, locked.now_ms, settings.max_clock_skew_ms, locked.max_wall_ms)
+        return cls(pg, locked.grant.scope, bounds)
+
+    async def take(self, batch: Batch, reach: Reach) -> Admitted:
+        """Judge a batch op by op; the first refusal ends it, and what was accepted before stays."""
+        line = await self._line(batch, reach)
+        admitted = Admitted(refusal=batch.unreadable)
+        if batch.unreadable is not None:
+            admitted.rejected = int(str(batch.unreadable.facts["index"]))
+        for arrival in batch.arrivals:
+            verdict = line.judge(arrival, self.bounds)
+            if isinstance(verdict, Refusal):
+                admitted.rejected, admitted.refusal = arrival.place, verdict
+                break
+            if isinstance(verdict, Duplicate):
+                admitted.duplicates.append(arrival.place)
+                continue
+            line.accept(arrival)
+            admitted.stored.append(arrival.place)
+            if self.bounds.mode is None:
+                self.bounds = replace(self.bounds, mode=mode_of(arrival.op))
+        line.refusal = admitted.refusal
+        return admitted
+
+    async def _line(self, batch: Batch, reach: Reach) -> _Line:
+        line = self.lines.get(batch.device)
+        if line is None:
+            device = await devices.load(self.pg, self.scope, batch.device)
+            line = self.lines[batch.device] = _Line(device, device.chain)
+        line.contact |= batch.on_wire
+        if line.chain.device_id is None and batch.arrivals:
+            claimed = reach.bound or batch.arrivals[0].op.device_id
+            line.chain = Chain(claimed if slug(claimed) == batch.device else batch.device)
+        await self._hold(line, batch)
+        return line
+
+    async def _hold(self, line: _Line, batch: Batch) -> None:
+        """Load the ids at seqs that the chain already has and the batch brings again."""
+        seqs = [arrival.op.seq for arrival in batch.arrivals if arrival.op.seq < line.device.chain.next_seq]
+        if seqs:
+            ids = await ops.held_ids(self.pg, self.scope, line.no, min(seqs), max(seqs))
+            line.held.update((seq, op_id_text(raw)) for seq, raw in ids.items())
+
+    async def write(self, horizon_ms: int) -> None:
+        """Store what was accepted, fold it, move the heads, note the contacts."""
+        arrivals = [(line.no, arrival) for line in self.lines.values() for arrival in line.new]
+        if arrivals:
+            await ops.append(self.pg, self.scope, [arrival.row(no) for no, arrival in arrivals])
+            new = [arrival.op for _, arrival in arrivals]
+            if self.bounds.mode == "plain":
+                numbers = {arrival.op.device_id: no for no, arrival in arrivals}
+                await fold_into_records(self.pg, self.scope, new, numbers)
+            await self._settle(new)
+        for slug_, line in self.lines.items():
+            await self._write_line(slug_, line, horizon_ms)
+
+    async def _settle(self, new: Sequence[Op]) -> None:
+        sealed = self.bounds.mode == "sealed"
+        intents = [op for op in new if op.surface == intent.SURFACE.name and is_well_formed(op.payload)]
+        await access.settle(
+            self.pg,
+            self.scope,
+            ops=len(new),
+            sealed=len(new) if sealed else 0,
+            closed_intents=len(intents) if sealed else 0,
+            max_wall_ms=max(op.hlc.wall_ms for op in new),
+            mode=self.bounds.mode,
+        )
+
+    async def _write_line(self, slug_: str, line: _Line, horizon_ms: int) -> None:
+        if line.new:
+            await devices.advance(self.pg, line.no, line.chain)
+            await devices.name_scopes(self.pg, self.scope, line.no, _first_seqs(line))
+        if line.refusal is not None:
+            await devices.put_problem(self.pg, line.no, _problem_text(line.refusal))
+        if line.contact:
+            await devices.touch(self.pg, self.scope, slug_, horizon_ms)
+
+
+def _first_seqs(line: _Line) -> dict[str, int]:
+    """The scope tags that are new to this device, with the seq of their first op."""
+    first: dict[str, int] = {}
+    for arrival in line.new:
+        first.setdefault(arrival.op.scope, arrival.op.seq)
+    return {tag: seq for tag, seq in first.items() if slot_key(tag) not in line.device.scope_keys}
+
+
+def _problem_text(refusal: Refusal) -> str:
+    problem = {"code": refusal.code, "detail": refusal.detail, **refusal.facts}
+    return orjson.dumps(problem).decode()

@@ -1,0 +1,58 @@
+"""The executor's questions: did this run commit, who may act (server.md §6)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.problems import Problem
+from app.services.access import Reach
+from app.services.cursors import key_cursor, read_key
+from app.sql import intents, seen
+from app.sql.transactions import Driver
+from foldpoint.run_seen import newest, status_of
+from foldpoint.state import Record
+
+#: An agent and a run of it.
+Run = tuple[str, str]
+
+
+async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Each run's status, the oracle's record, and the newest intent seen of it. Raises sealed_scope."""
+    committed = await intents.of_runs(pg, reach.existing, intents.COMMITTED, runs)
+    sightings = await seen.of_runs(pg, reach.existing, runs)
+    if not all(committed):
+        open_intents(reach)
+    return [
+        {
+            "status": status_of(record, found),
+            "record": record and record.to_json(),
+            "intent": (intent := newest(found)) and intent.to_json(),
+        }
+        for record, found in zip(committed, sightings, strict=True)
+    ]
+
+
+async def committed_ids(pg: Driver, reach: Reach, agent: str, cursor: str | None, limit: int) -> dict[str, Any]:
+    """A page of an agent's committed run ids; the cursor is null at the end. Raises sealed_scope."""
+    open_intents(reach)
+    after = b"" if cursor is None else read_key(cursor)
+    found = await intents.committed_ids(pg, reach.existing, agent, after, limit + 1)
+    more = key_cursor(found[limit - 1][0]) if len(found) > limit else None
+    return {"run_ids": [run for _, run in found[:limit]], "cursor": more}
+
+
+async def committed_run(pg: Driver, scope: int, run: Run) -> Record | None:
+    """The idempotency oracle."""
+    return (await intents.of_runs(pg, scope, intents.COMMITTED, [run]))[0]
+
+
+async def holding_intent(pg: Driver, reach: Reach, run: Run) -> Record | None:
+    """Who holds a run now. Raises sealed_scope."""
+    open_intents(reach)
+    return (await intents.of_runs(pg, reach.existing, intents.RUNS, [run]))[0]
+
+
+def open_intents(reach: Reach) -> None:
+    """Raises sealed_scope, as 503, if an intent is closed for want of a key: nothing can be concluded."""
+    if reach.closed_intents:
+        detail = f"{reach.closed_intents} intents of this sealed scope are closed to the server"
+        raise Problem("sealed_scope", detail, {"closed_intents": reach.closed_intents}, status=503)

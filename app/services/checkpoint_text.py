@@ -1,0 +1,24 @@
+"""A stored checkpoint's text as it goes out: a chunk in memory at a time."""
+
+from collections.abc import AsyncIterator
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.services.reading_ops import Overtaken
+from app.sql import checkpoints
+from app.sql.checkpoints import Stored
+from app.sql.transactions import driver
+
+
+async def stored_text(
+    engine: AsyncEngine, stored: Stored, start: int = 0, stop: int | None = None
+) -> AsyncIterator[bytes]:
+    """The text between two offsets, a short statement per chunk. Raises Overtaken if it is removed meanwhile."""
+    end = stored.size if stop is None else stop
+    while start < end:
+        async with engine.connect() as connection:
+            piece = await checkpoints.chunk(await driver(connection), stored.id, start, end)
+        if not piece:
+            raise Overtaken("the checkpoint was removed")
+        yield piece
+        start += len(piece)

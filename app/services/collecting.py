@@ -1,0 +1,100 @@
+"""Garbage collection: ops that every active device has, and a checkpoint covers, are dropped (car-sync.md §11.8).
+
+What still wins stays as a record; of event streams the op's record stays as a base row.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.services.making_checkpoints import make_at_head
+from app.sql import checkpoints, devices, gc, scopes
+from app.sql.transactions import driver, writing
+from foldpoint.frontier import dominates
+from foldpoint.relay import stable_frontier
+
+
+class Target(NamedTuple):
+    """Up to which seq a device's ops may go, and where its floor is now."""
+
+    device: int
+    device_id: str
+    floor: int
+    upto: int
+
+
+#: Ops dropped in one transaction under the scope's lock.
+STEP = 2_000
+
+
+async def collect(engine: AsyncEngine, scope: int) -> dict[str, int]:
+    """Drop what may be dropped; how many ops of which device. Coverage is that of stored checkpoints.
+
+    Where no single stored checkpoint covers every floor, one is made at the head first: a bootstrap can use
+    one checkpoint only.
+    """
+    async with writing(engine) as connection:
+        pinned = await _pin(connection, scope, await _targets(connection, scope))
+    if not pinned:
+        made = await make_at_head(engine, scope)
+        async with writing(engine) as connection:
+            await checkpoints.point(await driver(connection), scope, latest=made, base=made)
+    dropped: Counter[str] = Counter()
+    while True:
+        async with writing(engine) as connection:
+            step = await _step(connection, scope)
+        if step is None:
+            return dict(sorted(dropped.items()))
+        dropped[step[0]] += step[1]
+
+
+async def _targets(connection: AsyncConnection, scope: int) -> list[Target]:
+    """What may go now, judged under the scope's lock."""
+    roster = await devices.roster(connection, scope)
+    pg = await driver(connection)
+    await scopes.hold(pg, scope)
+    stable = stable_frontier(roster.values())
+    if stable is None:
+        return []
+    covered, targets = await checkpoints.coverage(pg, scope), []
+    for no, chain in (await devices.chains(pg, scope)).items():
+        assert chain.device_id is not None
+        if no in covered:
+            upto = await gc.droppable(pg, scope, no, chain.device_id, covered[no], stable)
+            if upto is not None:
+                targets.append(Target(no, chain.device_id, chain.dropped_below, upto))
+    return targets
+
+
+async def _pin(connection: AsyncConnection, scope: int, targets: Sequence[Target]) -> bool:
+    """Point the base at one exact checkpoint that covers every floor, as it is and as it will be, if one does.
+
+    The latest checkpoint must do so too: it is what a fresh device bootstraps from.
+    """
+    if not targets:
+        return True
+    pg = await driver(connection)
+    floors = {
+        no: chain.dropped_below - 1 for no, chain in (await devices.chains(pg, scope)).items() if chain.dropped_below
+    }
+    floors.update((target.device, target.upto) for target in targets)
+    frontiers = await checkpoints.exact_frontiers(pg, scope)
+    able = [checkpoint for checkpoint, frontier in frontiers.items() if dominates(frontier, floors)]
+    if not able:
+        return False
+    latest = await checkpoints.latest(pg, scope)
+    usable = latest is not None and dominates(frontiers.get(latest.id, {}), floors)
+    await checkpoints.point(pg, scope, base=max(able), latest=None if usable else max(able))
+    return True
+
+
+async def _step(connection: AsyncConnection, scope: int) -> tuple[str, int] | None:
+    """Drop a bounded part of what may go at this moment; None when nothing is left."""
+    targets = await _targets(connection, scope)
+    if not targets or not await _pin(connection, scope, targets):
+        return None
+    target = targets[0]
+    upto = min(target.upto, target.floor + STEP - 1)
+    return target.device_id, await gc.drop(await driver(connection), scope, target.device, upto)

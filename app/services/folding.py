@@ -1,0 +1,87 @@
+"""What a batch of admitted ops does to the folded state: the one fold, over the keys the batch touches."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from app.sql import intents, records, seen, streams
+from app.sql.intents import COMMITTED, RUNS, IntentRow
+from app.sql.records import Slot
+from app.sql.transactions import Driver
+from foldpoint.fold import fold_onto
+from foldpoint.hlc import Hlc
+from foldpoint.op import Op
+from foldpoint.run_seen import sightings
+from foldpoint.state import AgentIntents, Entries, SyncState
+from foldpoint.surfaces import Tier, conversation, intent, kind_of, surface_of
+
+#: Device id to device number, of the devices whose ops are folded.
+Numbers = dict[str, int]
+
+
+async def fold_into_records(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+    """Bring records, intents, run_seen and the list of conversations up to date, under the scope's lock.
+
+    Ops of event streams are their own records and need nothing but their stream.
+    """
+    keyed = [op for op in ops if surface_of(op.surface).keyed]
+    leased = [op for op in ops if surface_of(op.surface).tier is Tier.LEASED]
+    await streams.grow(pg, scope, conversation.SURFACE.number, streams.growth_of(_turns(ops)))
+    if keyed:
+        await _fold_keyed(pg, scope, keyed, numbers)
+    if leased:
+        await _fold_leased(pg, scope, leased, numbers)
+
+
+def _turns(ops: Iterable[Op]) -> Iterable[tuple[str, Hlc]]:
+    for op in ops:
+        if op.surface == conversation.SURFACE.name and not conversation.is_tombstone(op.payload):
+            yield conversation.conversation_id(op.payload), op.hlc
+
+
+async def _fold_keyed(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+    slots = {Slot(op.surface, op.fold_key) for op in ops}
+    held = await records.touched(pg, scope, slots)
+    base = SyncState()
+    for slot, record in held.items():
+        _group(base, slot).setdefault(slot.tag, {})[slot.key] = record
+    folded = fold_onto(base, ops)
+    winners = ((slot, _group(folded, slot)[slot.tag][slot.key]) for slot in slots)
+    changed = [(slot, record, numbers[record.hlc.device_id]) for slot, record in winners if held.get(slot) != record]
+    await records.add(pg, scope, (winner for winner in changed if winner[0] not in held))
+    await records.replace(pg, scope, (winner for winner in changed if winner[0] in held))
+    await records.name_kinds(pg, scope, (kind_of(slot.tag) for slot in slots))
+
+
+def _group(state: SyncState, slot: Slot) -> dict[str, Entries]:
+    return state.logs if surface_of(slot.tag).tier is Tier.GROW_ONLY else state.registries
+
+
+async def _fold_leased(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+    epochs: dict[str, int] = defaultdict(int)
+    for op in ops:
+        agent = intent.agent_id(op.payload)
+        epochs[agent] = max(epochs[agent], intent.epoch(op.payload))
+    keys = {(intent.agent_id(op.payload), op.fold_key) for op in ops}
+    held = await intents.touched(pg, scope, keys, epochs)
+    folded = fold_onto(SyncState(intents=held), ops).intents
+    fences = {agent: after.fencing_epoch for agent, after in folded.items()}
+    known = {agent: before.fencing_epoch for agent, before in held.items()}
+    await intents.raise_fences(pg, scope, dict(fences.items() - known.items()))
+    await intents.put(pg, scope, _changes(held, folded, numbers))
+    by_device: dict[str, list[Op]] = defaultdict(list)
+    for op in ops:
+        by_device[op.device_id].append(op)
+    for device_id, own in by_device.items():
+        await seen.put(pg, scope, sightings(own), numbers[device_id])
+
+
+def _changes(held: dict[str, AgentIntents], folded: dict[str, AgentIntents], numbers: Numbers) -> Iterable[IntentRow]:
+    for agent, after in folded.items():
+        before = held.get(agent, AgentIntents())
+        views = ((RUNS, before.runs, after.runs), (COMMITTED, before.committed_runs, after.committed_runs))
+        for view, old, new in views:
+            for key in old.keys() - new.keys():
+                yield IntentRow(agent, view, key, None, 0)
+            for key, record in new.items():
+                if old.get(key) != record:
+                    yield IntentRow(agent, view, key, record, numbers[record.hlc.device_id])

@@ -1,0 +1,128 @@
+"""Checkpoints that devices publish: stored only if our own fold gives the same bytes (server.md §3)."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.problems import Problem
+from app.services.past import checkpoint_at
+from app.sql import checkpoints, devices, scopes
+from app.sql.transactions import Driver, begun, exclusive, reading
+from foldpoint.canonical import Unreadable, read_json
+from foldpoint.checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from foldpoint.frontier import Covered
+from foldpoint.relay import is_latest
+
+
+@dataclass(slots=True)
+class Judging:
+    """Judges one checkpoint at a time per scope, and to the end even if the client hangs up."""
+
+    engine: AsyncEngine
+    turns: defaultdict[int, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    running: set[asyncio.Task[bool]] = field(default_factory=set)
+
+    async def put(self, scope: int, body: bytes) -> bool:
+        """Whether the checkpoint was stored now; false if it is stored already. Raises Problem."""
+        task = asyncio.create_task(self._put(scope, body))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return await asyncio.shield(task)
+
+    async def _put(self, scope: int, body: bytes) -> bool:
+        offered = await asyncio.to_thread(_read, body)
+        async with self.turns[scope]:
+            if await self._again(scope, offered):
+                return False
+            await self._judge(scope, offered)
+            return await self._store(scope, offered)
+
+    async def _again(self, scope: int, offered: Checkpoint) -> bool:
+        async with exclusive(self.engine) as pg:
+            stored = await checkpoints.by_hash(pg, scope, offered.checkpoint_hash)
+            if stored is not None:
+                await _make_latest(pg, scope, stored.id)
+        return stored is not None
+
+    async def _judge(self, scope: int, offered: Checkpoint) -> None:
+        """Raises checkpoint_invalid, _unverified or _state_mismatch, in the order of car-sync.md §11.6."""
+        try:
+            await asyncio.to_thread(offered.verify)
+        except CheckpointError as error:
+            raise Problem(
+                "checkpoint_invalid", str(error), {"expected": error.expected, "actual": error.actual}
+            ) from error
+        async with reading(self.engine) as connection:
+            pg = await begun(connection)
+            await scopes.judge_alone(pg, scope)
+            await _check_frontier(pg, scope, offered.frontier)
+            try:
+                own = await checkpoint_at(pg, scope, {d: entry.seq for d, entry in offered.frontier.items()})
+            except Problem as problem:
+                raise Problem(problem.code, problem.detail, status=409) from problem
+        await self._compare(scope, offered, own)
+
+    async def _compare(self, scope: int, offered: Checkpoint, own: Checkpoint) -> None:
+        if own.checkpoint_hash == offered.checkpoint_hash:
+            return
+        facts = {"checkpoint_hash": offered.checkpoint_hash, "state_hash": offered.state_hash}
+        if own.frontier != offered.frontier or own.scopes != offered.scopes:
+            raise Problem("checkpoint_unverified", "frontier or scopes are not those of the ops held here", facts)
+        problem = Problem(
+            "checkpoint_state_mismatch",
+            "the state is not the fold of the ops held here",
+            {**facts, "own_state_hash": own.state_hash},
+        )
+        async with exclusive(self.engine) as pg:
+            await scopes.put_problem(pg, scope, problem.body())
+        raise problem
+
+    async def _store(self, scope: int, offered: Checkpoint) -> bool:
+        async with exclusive(self.engine) as pg:
+            pieces = await asyncio.to_thread(lambda: list(offered.pieces()))
+            size = sum(len(piece) for piece in pieces)
+            stored = await checkpoints.add(pg, scope, offered.checkpoint_hash, offered.state_hash, size)
+            if stored is None:
+                return False
+            text = checkpoints.Text(pg, stored)
+            for piece in pieces:
+                await text.write(piece)
+            await text.finish()
+            numbers = {chain.device_id: no for no, chain in (await devices.chains(pg, scope)).items()}
+            await checkpoints.add_frontier(pg, stored, {numbers[d]: entry for d, entry in offered.frontier.items()})
+            await _make_latest(pg, scope, stored)
+        return True
+
+
+def _read(body: bytes) -> Checkpoint:
+    try:
+        return read_checkpoint(read_json(body))
+    except Unreadable as error:
+        raise Problem("invalid_request", f"no checkpoint: {error}", {"path": error.path}) from error
+
+
+async def _make_latest(pg: Driver, scope: int, stored: int) -> None:
+    """Move the latest pointer if the stored checkpoint dominates it (car-sync.md §9.8, §11.6)."""
+    await scopes.hold(pg, scope)
+    latest = await checkpoints.latest(pg, scope)
+    candidate = _seqs(await checkpoints.frontier(pg, stored))
+    if latest is None or is_latest(candidate, _seqs(await checkpoints.frontier(pg, latest.id))):
+        await checkpoints.point(pg, scope, latest=stored)
+
+
+def _seqs(frontier: Mapping[str, Covered]) -> dict[str, int]:
+    return {device: entry.seq for device, entry in frontier.items()}
+
+
+async def _check_frontier(pg: Driver, scope: int, frontier: Mapping[str, Covered]) -> None:
+    """Raises checkpoint_unverified for a frontier that reaches past a chain (car-sync.md §11.6)."""
+    heads = {chain.device_id: chain.head for chain in (await devices.chains(pg, scope)).values()}
+    for device in sorted(frontier):
+        head, entry = heads.get(device), frontier[device]
+        if head is None or entry.seq > head.seq:
+            detail = "no chain is held of this device" if head is None else "beyond the chain's head"
+            facts = {"device_id": device, "seq": entry.seq}
+            raise Problem("checkpoint_unverified", f"{device} at seq {entry.seq}: {detail}", facts)

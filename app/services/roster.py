@@ -1,0 +1,32 @@
+"""Contacts and acks: who is on the roster, and what lets GC go on (car-sync.md §11.1, §11.4)."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.problems import Problem
+from app.settings import Settings
+from app.sql import devices
+from app.sql.transactions import driver
+from foldpoint import relay
+from foldpoint.admission import HOSTED_PREFIX
+from foldpoint.hlc import Hlc
+from foldpoint.relay import Acknowledged, RosterEntry
+
+
+async def contact(connection: AsyncConnection, scope: int, device: str, settings: Settings) -> int:
+    """Note that a device called, enrolling it if it is new; its number. Raises reserved_device."""
+    if device.startswith(HOSTED_PREFIX):
+        raise Problem("reserved_device", "device ids of hosted chains are written by the server alone")
+    return await devices.touch(await driver(connection), scope, device, settings.eviction_horizon_ms)
+
+
+async def entry(connection: AsyncConnection, scope: int, no: int) -> RosterEntry:
+    return (await devices.roster(connection, scope))[no]
+
+
+async def acknowledge(connection: AsyncConnection, scope: int, no: int, hlc: Hlc) -> Acknowledged:
+    """Take the ack of a device that has just made contact."""
+    entries = await devices.roster(connection, scope)
+    own = entries.pop(no)
+    outcome = relay.acknowledge(own, entries.values(), hlc)
+    await devices.put_ack(connection, no, outcome.entry)
+    return outcome

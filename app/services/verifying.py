@@ -1,0 +1,142 @@
+"""`foldpoint verify`: everything that is stored of a scope, checked against what the ops say.
+
+Chains are recomputed op by op; records, intents and conversations are compared with a refold from the base
+checkpoint and the ops; run_seen with the sightings in the ops; checkpoints with their hashes and our own fold.
+"""
+
+from collections.abc import AsyncIterator
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.problems import Problem
+from app.services import past
+from app.services.checking_chains import Chains, check_chains
+from app.services.state_text import state_pieces
+from app.sql import audit, checkpoints, devices
+from app.sql.checkpoints import Stored
+from app.sql.rows import record_of
+from app.sql.transactions import Driver, begun, reading
+from foldpoint.canonical import read_json
+from foldpoint.checkpoint import CheckpointError, read_checkpoint
+from foldpoint.frontier import dominates
+from foldpoint.state import Entries, SyncState, read_state, state_hash
+from foldpoint.surfaces import conversation
+from foldpoint.transcript import turns
+
+
+async def verify(engine: AsyncEngine, scope: int) -> AsyncIterator[str]:
+    """One sentence per fault found, on one snapshot; nothing where all is well."""
+    async with reading(engine) as connection:
+        pg = await begun(connection)
+        chains = Chains(await audit.first_seqs(pg, scope))
+        async for fault in check_chains(pg, scope, chains):
+            yield fault
+        async for fault in _check_counters(pg, scope, chains):
+            yield fault
+        if chains.sealed:
+            return
+        async for fault in _check_state(pg, scope):
+            yield fault
+        async for fault in _check_seen(pg, scope, chains):
+            yield fault
+        async for fault in _check_checkpoints(pg, scope):
+            yield fault
+
+
+async def _check_counters(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
+    row = await audit.scope_row(pg, scope)
+    expected = {"ops": chains.ops, "sealed_ops": chains.sealed, "closed_intents": chains.closed_intents}
+    for name, count in expected.items():
+        if row[name] != count:
+            yield f"the scope counts {row[name]} {name}, there are {count}"
+    if row["max_wall_ms"] < chains.max_wall_ms:
+        yield f"the scope's highest stamp is {row['max_wall_ms']} ms, an op has {chains.max_wall_ms} ms"
+
+
+async def _check_state(pg: Driver, scope: int) -> AsyncIterator[str]:
+    heads = {c.device_id: c.head.seq for c in (await devices.chains(pg, scope)).values() if c.device_id and c.head}
+    try:
+        folded = await past.state_at(pg, scope, await past.locate(pg, scope, heads))
+    except Problem as problem:
+        yield f"the state cannot be rebuilt: {problem.detail}"
+        return
+    text = b"".join([piece async for piece in state_pieces(pg, scope)])
+    if text != folded.text():
+        for fault in _differences(read_state(read_json(text)), folded):
+            yield fault
+    expected: dict[str, int] = {}
+    for turn in turns(folded.log_entries(conversation.SURFACE.name)):
+        expected[turn.conversation_id] = expected.get(turn.conversation_id, 0) + 1
+    rows = await audit.streams(pg, scope, conversation.SURFACE.number)
+    listed = {row["name"].decode(): row["records"] for row in rows}
+    for name in sorted(expected.keys() | listed.keys()):
+        if expected.get(name, 0) != listed.get(name, 0):
+            yield f"conversation {name!r} lists {listed.get(name, 0)} turns, there are {expected.get(name, 0)}"
+
+
+def _differences(stored: SyncState, folded: SyncState) -> list[str]:
+    faults = []
+    for title, group, own in (("logs", stored.logs, folded.logs), ("registries", stored.registries, folded.registries)):
+        for tag in sorted(group.keys() | own.keys()):
+            faults += _entry_faults(f"{title} {tag}", group.get(tag, {}), own.get(tag, {}))
+    for agent in sorted(stored.intents.keys() | folded.intents.keys()):
+        one, other = stored.intents.get(agent), folded.intents.get(agent)
+        if one is None or other is None or one.fencing_epoch != other.fencing_epoch:
+            faults.append(f"agent {agent!r}: the fence is not the folded one")
+            continue
+        faults += _entry_faults(f"runs of agent {agent!r}", one.runs, other.runs)
+        faults += _entry_faults(f"committed runs of agent {agent!r}", one.committed_runs, other.committed_runs)
+    return faults
+
+
+def _entry_faults(title: str, stored: Entries, folded: Entries) -> list[str]:
+    keys = sorted(key for key in stored.keys() | folded.keys() if stored.get(key) != folded.get(key))
+    return [f"{title}: the record at {key!r} is not the folded one" for key in keys]
+
+
+async def _check_seen(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
+    held = {
+        (row["agent"].decode(), row["key"], int(row["epoch"]), row["failed"]): record_of(row)
+        for row in await audit.seen(pg, scope)
+    }
+    for slot, record in chains.seen.items():
+        if slot not in held or held[slot] < record:
+            yield f"run_seen of agent {slot[0]!r} lacks op {record.op_id}"
+
+
+async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
+    row = await audit.scope_row(pg, scope)
+    stored = await checkpoints.listed(pg, scope, 2**63 - 1, 2**31 - 1)
+    for one in stored:
+        async for fault in _check_checkpoint(pg, scope, one):
+            yield f"checkpoint {one.hash}: {fault}"
+    for pointer in ("latest_checkpoint", "base_checkpoint"):
+        if row[pointer] is not None and row[pointer] not in {one.id for one in stored}:
+            yield f"the scope's {pointer} is not stored"
+    floors = {
+        floor["no"]: floor["dropped_below"] - 1 for floor in await audit.floors(pg, scope) if floor["dropped_below"]
+    }
+    base = (await checkpoints.exact_frontiers(pg, scope)).get(row["base_checkpoint"], {})
+    if not dominates(base, floors):
+        yield "the base does not cover every device's floor"
+
+
+async def _check_checkpoint(pg: Driver, scope: int, stored: Stored) -> AsyncIterator[str]:
+    text = b"".join([piece async for piece in checkpoints.text(pg, stored.id, stored.size)])
+    checkpoint = read_checkpoint(read_json(text))
+    try:
+        checkpoint.verify()
+    except CheckpointError as error:
+        yield str(error)
+    if (checkpoint.checkpoint_hash, checkpoint.state_hash) != (stored.hash, stored.state_hash):
+        yield "its text is of another checkpoint"
+    if b"".join(checkpoint.pieces()) != text or len(text) != stored.size:
+        yield "its text is not canonical"
+    if await checkpoints.frontier(pg, stored.id) != checkpoint.frontier:
+        yield "its frontier's rows are not those of its text"
+    try:
+        own = await past.checkpoint_at(pg, scope, {d: entry.seq for d, entry in checkpoint.frontier.items()})
+    except Problem:
+        return
+    if stored.exact and state_hash(own.state) != checkpoint.state_hash:
+        yield "its state is not the fold of the ops"

@@ -1,0 +1,50 @@
+"""Reads that only `verify` makes: everything that is stored of a scope, in an order that can be checked."""
+
+from collections.abc import AsyncIterable
+from typing import Any
+
+from app.sql.transactions import Driver, Row
+
+OPS = """
+select o.device, o.seq, o.wall_ms, o.counter, o.op_id, o.surface, o.stream, o.payload_at, o.body
+from op o where o.scope = $1 order by o.device, o.seq
+"""
+FLOORS = """
+select no, id, dropped_below, dropped_op_id, dropped_wall_ms, dropped_counter
+from device where scope = $1 and head_seq is not null
+"""
+SEEN = """
+select a.name as agent, s.key, s.epoch, s.failed, s.wall_ms, s.counter, d.id as device_id, s.op_id, s.payload
+from run_seen s join agent a on a.scope = s.scope and a.key = s.agent join device d on d.no = s.device
+where s.scope = $1
+"""
+STREAMS = """
+select name, records, first_wall_ms, first_counter, first_device, last_wall_ms, last_counter, last_device
+from stream where scope = $1 and surface = $2 and records > 0
+"""
+TAGS = "select device, tag, first_seq from op_scope where scope = $1"
+
+
+def ops(pg: Driver, scope: int) -> AsyncIterable[Row]:
+    """Every op row, device by device, by seq."""
+    return pg.cursor(OPS, scope, prefetch=500)
+
+
+async def floors(pg: Driver, scope: int) -> list[Row]:
+    return await pg.fetch(FLOORS, scope)
+
+
+async def seen(pg: Driver, scope: int) -> list[Row]:
+    return await pg.fetch(SEEN, scope)
+
+
+async def streams(pg: Driver, scope: int, surface: int) -> list[Row]:
+    return await pg.fetch(STREAMS, scope, surface)
+
+
+async def first_seqs(pg: Driver, scope: int) -> dict[tuple[int, str], int]:
+    return {(row["device"], row["tag"].decode()): row["first_seq"] for row in await pg.fetch(TAGS, scope)}
+
+
+async def scope_row(pg: Driver, scope: int) -> Any:
+    return await pg.fetchrow("select * from scope where id = $1", scope)

@@ -1,0 +1,47 @@
+"""What garbage collection asks of the op table, and does to it."""
+
+from app.sql.transactions import Driver
+from foldpoint.hlc import Hlc
+
+#: A chain's stamps rise, so the last op at or below the stable frontier ends a prefix.
+DROPPABLE = """
+select seq from op
+where scope = $1 and device = $2 and seq <= $3
+  and (wall_ms < $4 or wall_ms = $4 and (counter < $5 or counter = $5 and $6))
+order by seq desc limit 1
+"""
+
+
+async def droppable(pg: Driver, scope: int, device: int, device_id: str, covered: int, stable: Hlc) -> int | None:
+    """The highest held seq that is covered and stable; None if there is none (car-sync.md §11.8)."""
+    wall_ms = min(stable.wall_ms, 2**63 - 1)
+    args = device, covered, wall_ms, stable.counter, device_id <= stable.device_id
+    found = await pg.fetchval(DROPPABLE, scope, *args)
+    return None if found is None else int(found)
+
+
+KEEP = """
+insert into record (scope, wall_ms, counter, device, surface, kind, key, stream, op_id, payload)
+select scope, wall_ms, counter, device, surface, ''::bytea, op_id, stream, op_id,
+       substr(body, payload_at + 1, length(body) - payload_at - 1)
+from op where scope = $1 and device = $2 and seq <= $3 and stream is not null
+on conflict do nothing
+"""
+FLOOR = """
+update device d set dropped_below = o.seq + 1, dropped_op_id = o.op_id,
+    dropped_wall_ms = o.wall_ms, dropped_counter = o.counter
+from op o
+where o.scope = $1 and o.device = $2 and o.seq = $3 and d.no = o.device
+"""
+DROP = """
+with gone as (delete from op where scope = $1 and device = $2 and seq <= $3 returning 1)
+update scope set ops = ops - (select count(*) from gone) where id = $1
+returning (select count(*) from gone)
+"""
+
+
+async def drop(pg: Driver, scope: int, device: int, upto: int) -> int:
+    """Drop a device's ops up to a seq, under the scope's lock; records of event streams stay as base rows."""
+    await pg.execute(KEEP, scope, device, upto)
+    await pg.execute(FLOOR, scope, device, upto)
+    return int(await pg.fetchval(DROP, scope, device, upto))

@@ -1,0 +1,139 @@
+"""The op table: append, dedupe, and reads by frontier. No statement orders by arrival."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from app.sql.keys import op_id_text
+from app.sql.transactions import Driver
+from foldpoint.frontier import Covered
+from foldpoint.hlc import Hlc
+from foldpoint.op import Op
+
+
+class NewOp(NamedTuple):
+    """An op as a row. `payload_at` is where the payload's text begins in `body`."""
+
+    device: int
+    op: Op
+    body: bytes
+    payload_at: int
+    surface: int
+    stream: bytes | None
+    raw_id: bytes
+
+
+class Span(NamedTuple):
+    """The ops of one device with `after` < seq <= `upto`."""
+
+    device: int
+    after: int
+    upto: int
+
+
+COLUMNS = (
+    "scope", "wall_ms", "counter", "seq", "device", "payload_at", "surface", "op_id", "stream", "body",
+)  # fmt: skip
+
+
+async def append(pg: Driver, scope: int, rows: Sequence[NewOp]) -> None:
+    """Copy in ops that the chain check admitted under the scope's lock, so that none can conflict."""
+    values = [
+        (scope, *row.op.hlc[:2], row.op.seq, row.device, row.payload_at, row.surface, row.raw_id, row.stream, row.body)
+        for row in rows
+    ]
+    await pg.copy_records_to_table("op", records=values, columns=COLUMNS)
+
+
+#: A page of large ops ends once it holds about so much.
+PAGE_BYTES = 4 * 1024 * 1024
+
+HELD = "select seq, op_id from op where scope = $1 and device = $2 and seq between $3 and $4"
+
+
+async def held_ids(pg: Driver, scope: int, device: int, first: int, last: int) -> dict[int, bytes]:
+    """The raw op ids held at these seqs."""
+    return {row["seq"]: row["op_id"] for row in await pg.fetch(HELD, scope, device, first, last)}
+
+
+#: Each device gives at most $5 ops and about $6 bytes. A page ends at the smallest stamp at which a device
+#: was cut short, so that it is a per-device prefix of what remains and costs the same wherever it begins.
+PAGE = """
+with part as materialized (
+    select o.*, d.id as device_id,
+           row_number() over in_device as place, sum(length(o.body)) over in_device as bytes
+    from unnest($2::int[], $3::bigint[], $4::bigint[]) as s(device, after, upto)
+    join device d on d.no = s.device
+    cross join lateral (
+        select wall_ms, counter, device, op_id, seq, body from op
+        where scope = $1 and device = s.device and seq > s.after and seq <= s.upto
+        order by seq limit $5
+    ) o
+    window in_device as (partition by o.device order by o.seq)
+), cut as (
+    select wall_ms, counter, device_id from part where place = $5 or bytes >= $6
+    order by wall_ms, counter, device_id limit 1
+), page as (
+    select * from part
+    where not exists (select from cut)
+       or (wall_ms, counter, device_id) <= (select wall_ms, counter, device_id from cut)
+)
+"""
+
+PAGE_TEXT = (
+    PAGE
+    + """
+select string_agg(body, $7 order by wall_ms, counter, device_id, op_id) as body, count(*) as ops,
+       (select jsonb_object_agg(device, last) from (select device, max(seq) as last from page group by 1) m)::text
+         as reached
+from page
+"""
+)
+
+
+class Page(NamedTuple):
+    """Op texts in (hlc, op_id) order, joined; `reached` is the highest seq of each device in it."""
+
+    body: bytes
+    ops: int
+    reached: dict[int, int]
+
+
+async def page(pg: Driver, scope: int, spans: Sequence[Span], limit: int, separator: bytes) -> Page:
+    """The next ops of these spans: between one and about `limit` of them, none only if none is left."""
+    spans = [span for span in spans if span.after < span.upto]
+    if not spans:
+        return Page(b"", 0, {})
+    row = await pg.fetchrow(PAGE_TEXT, scope, *_columns(spans, limit), separator)
+    assert row is not None
+    reached = orjson.loads(row["reached"] or "{}")
+    return Page(row["body"] or b"", row["ops"], {int(device): seq for device, seq in reached.items()})
+
+
+BODIES = PAGE + "select device, seq, body from page order by wall_ms, counter, device_id, op_id"
+
+
+AT = "select op_id, wall_ms, counter from op where scope = $1 and device = $2 and seq = $3"
+
+
+async def covered_at(pg: Driver, scope: int, device: int, device_id: str, seq: int) -> Covered | None:
+    """The op of a device at a seq, as a checkpoint names it; None if it is not held."""
+    row = await pg.fetchrow(AT, scope, device, seq)
+    if row is None:
+        return None
+    return Covered(seq, Hlc(row["wall_ms"], row["counter"], device_id), op_id_text(row["op_id"]))
+
+
+async def bodies(pg: Driver, scope: int, spans: Sequence[Span], limit: int) -> tuple[list[bytes], dict[int, int]]:
+    """As `page`, one text per op."""
+    spans = [span for span in spans if span.after < span.upto]
+    if not spans:
+        return [], {}
+    rows = await pg.fetch(BODIES, scope, *_columns(spans, limit))
+    return [row["body"] for row in rows], {row["device"]: row["seq"] for row in rows}
+
+
+def _columns(spans: Sequence[Span], limit: int) -> tuple[list[int], list[int], list[int], int, int]:
+    each, budget = max(1, limit // len(spans)), PAGE_BYTES // len(spans)
+    return [s.device for s in spans], [s.after for s in spans], [s.upto for s in spans], each, budget

@@ -1,0 +1,88 @@
+"""The folded state of keyed surfaces: the records a batch touches, and what the fold made of them."""
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from app.sql.keys import is_short, raw_op_id, slot_key
+from app.sql.rows import record_of
+from app.sql.transactions import Driver
+from foldpoint.state import Record
+from foldpoint.surfaces import kind_of, surface_of
+
+
+class Slot(NamedTuple):
+    """Where records of one surface tag and fold key compete."""
+
+    tag: str
+    key: str
+
+    @property
+    def place(self) -> tuple[int, bytes, bytes]:
+        """The row's key below the scope."""
+        return surface_of(self.tag).number, slot_key(kind_of(self.tag)), slot_key(self.key)
+
+
+#: The lateral look-up keeps each key an index probe, whatever the statistics say.
+TOUCHED = """
+select t.i, r.*, d.id as device_id
+from unnest($2::smallint[], $3::bytea[], $4::bytea[]) with ordinality as t(surface, kind, key, i)
+cross join lateral (
+    select wall_ms, counter, device, op_id, payload from record
+    where scope = $1 and surface = t.surface and kind = t.kind and key = t.key limit 1
+) r
+join device d on d.no = r.device
+"""
+
+
+async def touched(pg: Driver, scope: int, slots: Collection[Slot]) -> dict[Slot, Record]:
+    """The records now held in these slots."""
+    if not slots:
+        return {}
+    asked = list(slots)
+    rows = await pg.fetch(TOUCHED, scope, *zip(*(slot.place for slot in asked), strict=True))
+    return {asked[row["i"] - 1]: record_of(row) for row in rows}
+
+
+COLUMNS = ("scope", "wall_ms", "counter", "device", "surface", "kind", "key", "op_id", "payload")
+#: An upsert though each row is there: its look-up is an index probe, whatever the statistics say.
+REPLACE = """
+insert into record (scope, wall_ms, counter, device, surface, kind, key, op_id, payload)
+select $1, * from unnest($2::bigint[], $3::bigint[], $4::int[], $5::smallint[], $6::bytea[], $7::bytea[],
+                         $8::bytea[], $9::bytea[])
+on conflict (scope, surface, kind, key) do update set
+    wall_ms = excluded.wall_ms, counter = excluded.counter, device = excluded.device,
+    op_id = excluded.op_id, payload = excluded.payload
+"""
+NAME_KINDS = """
+insert into registry_kind (scope, key, name) select $1, * from unnest($2::bytea[], $3::bytea[])
+on conflict do nothing
+"""
+
+
+Winner = tuple[Slot, Record, int]
+
+
+async def add(pg: Driver, scope: int, winners: Iterable[Winner]) -> None:
+    """Write winners of slots that were empty, each with its device's number."""
+    rows = [(scope, *_row(winner)) for winner in winners]
+    if rows:
+        await pg.copy_records_to_table("record", records=rows, columns=COLUMNS)
+
+
+async def replace(pg: Driver, scope: int, winners: Iterable[Winner]) -> None:
+    """Write winners over the records that they beat."""
+    rows = [_row(winner) for winner in winners]
+    if rows:
+        await pg.execute(REPLACE, scope, *zip(*rows, strict=True))
+
+
+def _row(winner: Winner) -> tuple[Any, ...]:
+    slot, record, device = winner
+    return *record.hlc[:2], device, *slot.place, raw_op_id(record.op_id), record.payload
+
+
+async def name_kinds(pg: Driver, scope: int, kinds: Iterable[str]) -> None:
+    """Remember the names of kinds that are too long to be their own slot key."""
+    long = [(slot_key(kind), kind.encode()) for kind in set(kinds) if not is_short(slot_key(kind))]
+    if long:
+        await pg.execute(NAME_KINDS, scope, *zip(*long, strict=True))

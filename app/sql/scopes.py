@@ -1,0 +1,69 @@
+"""Scopes by name. The first raw name given for a slug binds to it."""
+
+from typing import Any
+
+import orjson
+from sqlalchemy import Row, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.sql.tables import scope
+from app.sql.transactions import Driver
+from foldpoint.slug import slug
+
+
+class ScopeNameTaken(ValueError):
+    def __init__(self, name: str, slug: str, bound: str) -> None:
+        super().__init__(f"the scope {name!r} would travel as {slug!r}, which already stands for {bound!r}")
+        self.name, self.slug, self.bound = name, slug, bound
+
+
+async def ensure_scope(connection: AsyncConnection, name: str) -> int:
+    """The scope's number, after making it or binding its raw name if need be. Raises ScopeNameTaken."""
+    on_wire = slug(name)
+    bind = None if name == on_wire else name.encode()
+    named = select(scope.c.id, scope.c.name).where(scope.c.slug == on_wire)
+    new = insert(scope).values(slug=on_wire, name=bind).on_conflict_do_nothing(index_elements=[scope.c.slug])
+    unbound = update(scope).values(name=bind).where(scope.c.slug == on_wire, scope.c.name.is_(None))
+    while True:
+        found = (await connection.execute(named)).one_or_none()
+        if found is None:
+            await connection.execute(new)
+        elif bind is None or found.name == bind:
+            return int(found.id)
+        elif found.name is None:
+            await connection.execute(unbound)
+        else:
+            raise ScopeNameTaken(name, on_wire, found.name.decode(errors="backslashreplace"))
+
+
+#: The class of the advisory locks under which one process at a time judges a scope's checkpoints.
+JUDGING = 0x6670_0001
+
+
+async def hold(pg: Driver, number: int) -> None:
+    """Take the scope's lock until the transaction ends: that row alone."""
+    await pg.execute("select from scope where id = $1 for no key update", number)
+
+
+async def judge_alone(pg: Driver, number: int) -> None:
+    """Wait until no other process judges a checkpoint of this scope; held until the transaction ends."""
+    await pg.execute("select pg_advisory_xact_lock($1, $2)", JUDGING, number)
+
+
+async def put_problem(pg: Driver, number: int, problem: dict[str, Any]) -> None:
+    """Remember the last checkpoint that was refused, for an admin to see on the roster."""
+    refused = "update scope set problem = $2, problem_at = clock_timestamp() where id = $1"
+    await pg.execute(refused, number, orjson.dumps(problem).decode())
+
+
+async def row(connection: AsyncConnection, number: int) -> Row[Any]:
+    return (await connection.execute(select(scope).where(scope.c.id == number))).one()
+
+
+async def listed(engine: AsyncEngine, name: str | None = None) -> list[tuple[int, str]]:
+    """Scopes by number with the name they go by: all, or the one of a name or slug."""
+    query = select(scope.c.id, scope.c.slug, scope.c.name).order_by(scope.c.slug)
+    async with engine.connect() as connection:
+        rows = (await connection.execute(query if name is None else query.where(scope.c.slug == slug(name)))).all()
+    return [(row.id, row.slug if row.name is None else row.name.decode()) for row in rows]

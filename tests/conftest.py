@@ -1,0 +1,3 @@
+"""Fixtures live in tests/fixtures, one file per thing they provide."""
+
+pytest_plugins = ["tests.fixtures.command", "tests.fixtures.database", "tests.fixtures.server"]
