@@ -17,6 +17,8 @@ I64_MIN = -(2**63)
 MAX_TEXT_DEPTH = 127
 
 _INTEGER_MINUS_ZERO = re.compile(rb"-0(?![0-9.eE])")
+#: To the end of the text if it is not closed, so that scanning for strings takes linear time.
+_STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class Unreadable(ValueError):
@@ -65,24 +67,15 @@ def is_deeper(text: bytes, limit: int) -> bool:
     """Whether valid JSON `text` nests more than `limit` containers."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
+    depth = 0
+    for byte in _STRING.sub(b"", text):
+        if byte in b"[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > limit:
+                return True
         elif byte in b"]}":
             depth -= 1
-    return deepest > limit
+    return False
 
 
 class Repeats(dict[str, Json]):

@@ -16,7 +16,7 @@ from foldpoint.op import Op
 
 
 class ChainError(Exception):
-    """`fields` are the crate's fields of the variant, by name; the message is its display text."""
+    """`fields` are the crate's fields of the variant, by name; for verify_log the message is its display text."""
 
     text: ClassVar[str]
 

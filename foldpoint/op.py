@@ -12,10 +12,8 @@ from foldpoint.hlc import U32_MAX, Hlc
 from foldpoint.surfaces import read_surface, surface_json, surface_of
 
 _SHARED = "shared:"
-_HEAD = (
-    b'{"op_id":%b,"hlc":{"wall_ms":%d,"counter":%d,"device_id":%b},"device_id":%b,"seq":%d,"prev":%b,'
-    b'"scope":%b,"surface":%b,"payload":'
-)
+#: Ops share few scopes and surfaces, but a device may name them anyhow: longer names are not kept.
+_SHORT_PLACE = 256
 
 
 class Op(msgspec.Struct, frozen=True, gc=False):
@@ -53,8 +51,8 @@ class Op(msgspec.Struct, frozen=True, gc=False):
             orjson.dumps(self.op_id),
             wall_ms,
             counter,
-            _string_text(hlc_device),
-            _string_text(self.device_id),
+            orjson.dumps(hlc_device),
+            orjson.dumps(self.device_id),
             self.seq,
             orjson.dumps(self.prev),
         ) + _place_text(self.scope, self.surface)
@@ -76,17 +74,20 @@ class Op(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-@lru_cache(4096)
-def _string_text(value: str) -> bytes:
-    return orjson.dumps(value)
-
-
-@lru_cache(4096)
 def _place_text(scope: str, surface: str) -> bytes:
+    if len(scope) + len(surface) <= _SHORT_PLACE:
+        return _short_place_text(scope, surface)
+    return _written_place(scope, surface)
+
+
+def _written_place(scope: str, surface: str) -> bytes:
     return b'"scope":%b,"surface":%b,"payload":' % (
         orjson.dumps(scope_json(scope)),
         orjson.dumps(surface_json(surface)),
     )
+
+
+_short_place_text = lru_cache(4096)(_written_place)
 
 
 def op_id(device_id: str, seq: int, prev: str | None, hlc: Hlc, scope: str, surface: str, payload_text: bytes) -> str:
@@ -184,7 +185,7 @@ def _read_emitted(text: bytes) -> OpText | None:
         payload_text = bytes(record.payload)
         payload = orjson.loads(payload_text)
         scope, surface = read_scope(record.scope), read_surface(record.surface)
-    except (msgspec.MsgspecError, UnicodeError, orjson.JSONDecodeError, Unreadable):
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, orjson.JSONDecodeError, Unreadable):
         return None
     wall_ms, counter, seq = record.hlc.wall_ms, record.hlc.counter, record.seq
     if not (0 <= wall_ms <= U64_MAX and 0 <= counter <= U32_MAX and 0 <= seq <= U64_MAX):
@@ -193,7 +194,7 @@ def _read_emitted(text: bytes) -> OpText | None:
     op = Op(record.op_id, hlc, record.device_id, seq, record.prev, scope, surface, payload, payload_text)
     head = op.head()
     own = head + payload_text + b"}"
-    if own != text or canonical(payload) != payload_text or is_deeper(text, MAX_TEXT_DEPTH):
+    if own != text or is_deeper(text, MAX_TEXT_DEPTH) or canonical(payload) != payload_text:
         return None
     return OpText(op, own, len(head))
 

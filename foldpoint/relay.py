@@ -43,7 +43,7 @@ class Duplicate(NamedTuple):
 def judge(chain: Chain, op: Op, computed_id: str, held: Mapping[int, str]) -> Refusal | Duplicate | None:
     """Whether a device's op may join its chain; None accepts it (§11.2).
 
-    `computed_id` is `op.computed_id()`; `held` gives the op_id at each held seq that the op could
+    The chain must be bound to a device. `computed_id` is `op.computed_id()`; `held` gives the op_id at each held seq that the op could
     meet. Nothing but the order of these checks decides which refusal is reported.
     """
     if op.device_id != chain.device_id:
@@ -112,14 +112,6 @@ def unverified(chain: Chain | None, claim: Covered, held: Mapping[int, str]) -> 
     return "relay holds no op at the claimed frontier seq (claims coverage beyond its chain head)"
 
 
-def is_collectable(op: Op, stable: Hlc | None, covered: int | None) -> bool:
-    """Whether GC may drop an op whose whole chain before it is dropped (§11.8).
-
-    `covered` is the highest seq of the device in the frontiers of all stored checkpoints.
-    """
-    return stable is not None and covered is not None and op.hlc <= stable and op.seq <= covered
-
-
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
     """One device that ever made contact."""
@@ -138,12 +130,6 @@ class RosterEntry:
             "acked": self.acked and self.acked.to_json(),
             "status": "evicted" if self.evicted else "active",
         }
-
-
-def swept(entry: RosterEntry, now_ms: int, horizon_ms: int | None) -> RosterEntry:
-    """The entry after anyone's contact: evicted if silent for longer than the horizon (§11.1)."""
-    silent = horizon_ms is not None and now_ms - entry.last_seen_ms > horizon_ms
-    return replace(entry, evicted=True) if silent else entry
 
 
 class Acknowledged(NamedTuple):

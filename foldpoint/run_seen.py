@@ -55,7 +55,7 @@ def status_of(committed: Record | None, seen: Seen) -> Status:
     failed = {slot.epoch: record for slot, record in seen.items() if slot.failed}
     pending = {slot.epoch: record for slot, record in seen.items() if not slot.failed}
     settled = all(epoch in failed and failed[epoch] > record for epoch, record in pending.items())
-    return Status.FAILED if failed and settled else Status.IN_DOUBT
+    return Status.FAILED if settled else Status.IN_DOUBT
 
 
 def newest(seen: Seen) -> Record | None:

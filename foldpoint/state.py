@@ -24,13 +24,7 @@ class Record(NamedTuple):
     def text(self) -> bytes:
         """The record's canonical JSON."""
         wall_ms, counter, device_id = self.hlc
-        return b'{"hlc":{"counter":%d,"device_id":%b,"wall_ms":%d},"op_id":%b,"payload":%b}' % (
-            counter,
-            orjson.dumps(device_id),
-            wall_ms,
-            orjson.dumps(self.op_id),
-            self.payload,
-        )
+        return record_text(wall_ms, counter, orjson.dumps(device_id), orjson.dumps(self.op_id), self.payload)
 
     def value(self) -> Any:
         """The payload as a JSON value."""
@@ -43,6 +37,17 @@ class Record(NamedTuple):
 
     def to_json(self) -> dict[str, Json]:
         return {"op_id": self.op_id, "hlc": self.hlc.to_json(), "payload": self.value()}
+
+
+def record_text(wall_ms: int, counter: int, device_id: bytes, op_id: bytes, payload: bytes) -> bytes:
+    """The canonical JSON of a record, from the JSON texts of its parts."""
+    return b'{"hlc":{"counter":%d,"device_id":%b,"wall_ms":%d},"op_id":%b,"payload":%b}' % (
+        counter,
+        device_id,
+        wall_ms,
+        op_id,
+        payload,
+    )
 
 
 def record_of(op: Op) -> Record:
