@@ -43,8 +43,8 @@ class Duplicate(NamedTuple):
 def judge(chain: Chain, op: Op, computed_id: str, held: Mapping[int, str]) -> Refusal | Duplicate | None:
     """Whether a device's op may join its chain; None accepts it (§11.2).
 
-    The chain must be bound to a device. `computed_id` is `op.computed_id()`; `held` gives the op_id at each held seq that the op could
-    meet. Nothing but the order of these checks decides which refusal is reported.
+    The chain must be bound to a device. `computed_id` is `op.computed_id()`; `held` gives the op_id at each held
+    seq that the op could meet. Nothing but the order of these checks decides which refusal is reported.
     """
     if op.device_id != chain.device_id:
         return Refusal(
