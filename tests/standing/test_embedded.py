@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -80,6 +81,15 @@ def kill_postmaster(postgres: EmbeddedPostgres) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@contextmanager
+def a_stranger(account: int) -> Iterator[int]:
+    """The pid of a process that has nothing to do with PostgreSQL."""
+    user = account if os.geteuid() == 0 else None
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=user, cwd="/") as process:
+        yield process.pid
+        process.kill()
+
+
 @pytest.fixture
 def root() -> Iterator[Path]:
     """A directory that the account PostgreSQL runs as can reach, with a space in its name."""
@@ -138,11 +148,12 @@ def test_a_killed_postmaster_loses_no_committed_row(root: Path) -> None:
 
 
 def test_a_pid_file_that_names_a_stranger_does_not_stop_a_start(root: Path) -> None:
-    with EmbeddedPostgres(root) as postgres:
+    """As after a reboot: PostgreSQL itself gives way to any process of its account with that pid."""
+    with EmbeddedPostgres(root) as postgres, a_stranger(account=root.stat().st_uid) as stranger:
         pid_file = postgres.data / "postmaster.pid"
         lines = pid_file.read_text().splitlines(keepends=True)
         kill_postmaster(postgres)
-        pid_file.write_text("".join([f"{os.getpid()}\n", *lines[1:]]))
+        pid_file.write_text("".join([f"{stranger}\n", *lines[1:]]))
         with EmbeddedPostgres(root) as restarted:
             assert fetch(restarted.url(), "select 1") == 1
 
