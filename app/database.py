@@ -36,7 +36,7 @@ def create_engine(url: str, pool_size: int, **session: str) -> AsyncEngine:
     """`session` adds to or replaces the settings of `SESSION`."""
     connect: dict[str, Any] = {"server_settings": SESSION | session, "timeout": 10}
     engine = create_async_engine(
-        async_url(url), pool_size=pool_size, max_overflow=0, pool_timeout=5, connect_args=connect
+        async_url(url), pool_size=pool_size, max_overflow=0, pool_timeout=5, connect_args=connect, hide_parameters=True
     )
     event.listen(engine.sync_engine.pool, "checkout", _refuse_closed)
     return engine

@@ -19,11 +19,20 @@ class Headers:
             return
         request_id = scope.setdefault("state", {})["request_id"] = token_hex(8)
 
+        answered = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
                 headers[EPOCH] = scope["app"].state.server.epoch
             await send(message)
+            answered = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            # Starlette raises again what the last resort has logged and answered; the connection can go on.
+            if not answered:
+                raise

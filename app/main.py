@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from app.body_limit import BodyLimit
 from app.database import create_engine
 from app.headers import Headers
 from app.routes import (
@@ -40,6 +42,12 @@ ROUTERS = (
 )
 
 
+class _Foldpoint(FastAPI):
+    def build_middleware_stack(self) -> ASGIApp:
+        """The headers go outside everything, so that the last resort's answer has them too."""
+        return Headers(super().build_middleware_stack())
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The application of one server process, on a migrated database."""
 
@@ -52,14 +60,14 @@ def create_app(settings: Settings) -> FastAPI:
         yield
         await engine.dispose()
 
-    app = FastAPI(
+    app = _Foldpoint(
         title="Foldpoint",
         summary="A sync server for AI-agent state.",
         version="0.1.0",
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.add_middleware(Headers)
+    app.add_middleware(BodyLimit)
     failures.install(app)
     for router in ROUTERS:
         app.include_router(router)

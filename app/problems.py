@@ -39,14 +39,17 @@ CODES: dict[str, int] = {
     "internal": 500,
 }
 
+GO_ON = "Fetch the named checkpoint, if one is named, then go on from the cursor given here; null is the start."
+
 #: What a client can do about a refusal that its own data does not explain.
 ADVICE: dict[str, str] = {
     "chain_fork": "Another device writes under this device id. Take a new id and push your own later ops under it.",
     "gap": "Push from the expected seq on.",
     "clock_skew": "Set the device's clock, and author the op again.",
     "frontier_truncated": "Bootstrap from the latest checkpoint, then pull from its frontier.",
-    "cursor_gone": "Fetch the named checkpoint, then go on from the cursor given here.",
-    "frontier_collected": "Ask for one of the frontiers that are still answerable.",
+    "cursor_gone": GO_ON,
+    "server_restored": GO_ON,
+    "frontier_collected": "Ask for one of these frontiers.",
     "too_large": "Send less at once.",
     "too_many_ops": "Send fewer ops in one request.",
     "unavailable": "Try again.",
@@ -69,6 +72,10 @@ class Problem(Exception):
     def of(cls, refusal: Refusal, **facts: Any) -> "Problem":
         """The problem of a refused op; `facts` say what became of the rest of the request."""
         return cls(refusal.code, refusal.detail, {**refusal.facts, **facts})
+
+    def beside(self, **facts: Any) -> "Problem":
+        """The same problem with more facts."""
+        return Problem(self.code, self.detail, {**self.facts, **facts}, status=self.status)
 
     def body(self) -> dict[str, Any]:
         """The application/problem+json document."""

@@ -31,7 +31,7 @@ class Chain(NamedTuple):
         return 0 if self.head is None else self.head.seq + 1
 
     def extended(self, op: Op) -> "Chain":
-        return self._replace(device_id=op.device_id, head=Covered(op.seq, op.hlc, op.op_id))
+        return Chain(op.device_id, Covered(op.seq, op.hlc, op.op_id), self.dropped_below)
 
 
 class Duplicate(NamedTuple):

@@ -140,7 +140,12 @@ def hash_pieces(prefix: str, pieces: Iterator[bytes]) -> str:
     digest = sha256()
     for piece in pieces:
         digest.update(piece)
-    return prefix + digest.hexdigest()[:32]
+    return address(prefix, digest.hexdigest())
+
+
+def address(prefix: str, hexdigest: str) -> str:
+    """A content address: the prefix and half a SHA-256 (§6.9, §9.3)."""
+    return prefix + hexdigest[:32]
 
 
 def read_state(value: Json) -> SyncState:

@@ -7,13 +7,16 @@ from typing import Annotated, Any, NamedTuple
 import orjson
 from fastapi import Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import AfterValidator, StrictStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
 from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create
 from app.sql.transactions import Driver, driver, reading, writing
+from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
+from foldpoint.slug import slug
 
 bearer = HTTPBearer(auto_error=False, description="A token made by `foldpoint token create`.")
 
@@ -73,22 +76,33 @@ class Asking:
 AskingDep = Annotated[Asking, Depends()]
 
 
-async def body_of(request: Request, server: ServerDep) -> bytes:
-    """The request's body. Raises too_large above the limit, whether or not its length was announced."""
-    limit = server.settings.max_body_bytes
-    announced = request.headers.get("content-length", "")
-    body = bytearray()
-    if not (announced.isdigit() and int(announced) > limit):
-        async for piece in request.stream():
-            body += piece
-            if len(body) > limit:
-                break
-        else:
-            return bytes(body)
-    raise Problem("too_large", f"a request may have {limit} bytes", server.settings.limits())
+async def body_of(request: Request) -> bytes:
+    return await request.body()
 
 
 BodyDep = Annotated[bytes, Depends(body_of)]
+
+
+def device_of(device: str) -> str:
+    """The slug of the device in the path. Raises invalid_request for one that no device id can have."""
+    if len(device) > MAX_DEVICE_ID_BYTES:
+        raise Problem("invalid_request", f"a device id may have {MAX_DEVICE_ID_BYTES} bytes", {"path": "path.device"})
+    return slug(device)
+
+
+DeviceDep = Annotated[str, Depends(device_of)]
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a string with a lone surrogate") from error
+    return text
+
+
+#: A string of a JSON body that is read into a model.
+JsonText = Annotated[StrictStr, AfterValidator(_encodable)]
 
 
 def read_body(body: bytes) -> Json:

@@ -9,6 +9,8 @@ from app.services import listing, telling
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["conversations"])
 
+TurnLimit = Annotated[int | None, Query(ge=1, le=1_000_000_000)]
+
 
 @router.get("/conversations")
 async def conversations(
@@ -27,7 +29,7 @@ async def transcript(
     asking: AskingDep,
     scope: str,
     conversation: str,
-    limit: Annotated[int | None, Query(ge=1)] = None,
+    limit: TurnLimit = None,
     before: str | None = None,
     after: str | None = None,
 ) -> Response:
@@ -41,9 +43,7 @@ async def transcript(
 
 
 @router.get("/resume")
-async def resume(
-    asking: AskingDep, scope: str, conversation: str, limit: Annotated[int | None, Query(ge=1)] = None
-) -> Response:
+async def resume(asking: AskingDep, scope: str, conversation: str, limit: TurnLimit = None) -> Response:
     """Messages that a model provider accepts, and what was repaired so that it does.
 
     With a limit only the last so many turns are used.

@@ -3,9 +3,9 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field, StrictStr
+from pydantic import BaseModel, Field
 
-from app.routes.asking import AskingDep, answer
+from app.routes.asking import AskingDep, JsonText, answer
 from app.routes.sync_leases import U64
 from app.services import answering, leasing
 from app.sql import intents
@@ -17,8 +17,8 @@ MAX_LOOKUPS = 1_000
 
 
 class Run(BaseModel):
-    agent_id: StrictStr
-    run_id: StrictStr
+    agent_id: JsonText
+    run_id: JsonText
 
 
 class Lookup(BaseModel):
@@ -26,7 +26,7 @@ class Lookup(BaseModel):
 
 
 class Dispatch(Run):
-    device_id: StrictStr
+    device_id: JsonText
     epoch: U64
 
 

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.problems import Problem
 
@@ -35,6 +36,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
     for kind in (*AWAY, DBAPIError):
         app.add_exception_handler(kind, _database)
     app.add_exception_handler(Exception, _unexpected)
@@ -59,9 +61,19 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 
 async def _http(_: Request, error: Exception) -> Response:
+    """What the framework refuses; a Problem that it met while it read a body, as itself."""
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, Problem):
+        return _answer(error.__cause__)
+    if error.status_code == 400:
+        return _answer(Problem("invalid_request", str(error.detail)))
     code = "not_found" if error.status_code == 404 else "invalid_request"
     return _answer(Problem(code, str(error.detail), status=error.status_code))
+
+
+async def _hung_up(_: Request, __: Exception) -> Response:
+    """The client left in mid-body; nothing of the request was taken, and nobody reads the answer."""
+    return _answer(Problem("invalid_request", "the request's body ended early"))
 
 
 async def _database(request: Request, error: Exception) -> Response:

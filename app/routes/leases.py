@@ -3,11 +3,10 @@
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import StrictStr
 
 from app.problems import Problem
 from app.routes import sync_leases
-from app.routes.asking import AskingDep, answer
+from app.routes.asking import AskingDep, JsonText, answer
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow, Timed
@@ -17,15 +16,15 @@ router = APIRouter(prefix="/v1/scopes/{scope}/leases", tags=["leases"])
 
 
 class Acquire(sync_leases.Acquire):
-    agent_id: StrictStr
+    agent_id: JsonText
 
 
 class Renew(sync_leases.Renew):
-    agent_id: StrictStr
+    agent_id: JsonText
 
 
 class Release(sync_leases.Release):
-    agent_id: StrictStr
+    agent_id: JsonText
 
 
 @router.post("/acquire")

@@ -5,10 +5,9 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Header, Query, Response
 
-from app.routes.asking import AskingDep, BodyDep, answer
+from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer
 from app.services import paging
 from app.services.push import Result
-from foldpoint.slug import slug
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["ops"])
 
@@ -53,12 +52,12 @@ async def ops(
 
 
 @router.post("/devices/{device}/ops")
-async def push(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Response:
+async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Push ops of a device, with one result per op; no contact is noted on the roster.
 
     The first refused op ends the request: those before it are stored, those after it are not attempted.
     """
-    pushed = await asking.server.pusher.push(asking.caller, scope, slug(device), body, on_wire=False)
+    pushed = await asking.server.pusher.push(asking.caller, scope, device, body, on_wire=False)
     results: list[dict[str, Any]] = [
         {"op_id": op_id, "result": result} for op_id, result in zip(pushed.op_ids, pushed.results, strict=True)
     ]

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.routes.asking import AskingDep, answer
+from app.services.access import Right
 from app.services.overview import overview
 from app.sql import devices, scopes
 from foldpoint.relay import stable_frontier
@@ -21,7 +22,7 @@ async def glance(asking: AskingDep, scope: str) -> Response:
 @router.get("/roster")
 async def roster(asking: AskingDep, scope: str) -> Response:
     """Every device with its chain, its contact, and why its last push was refused, if one was."""
-    async with asking.reading(scope) as work:
+    async with asking.reading(scope, Right.ADMIN) as work:
         number = work.reach.existing
         entries = await devices.roster(work.connection, number)
         rows = await devices.reports(work.connection, number)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, BodyDep, answer, read_body, unreadable
+from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer, read_body, unreadable
 from app.server import Server
 from app.services import roster
 from app.services.access import Right
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/sync/{scope}/devices/{device}", tags=["device wire"]
 
 
 @router.post("")
-async def enroll(asking: AskingDep, scope: str, device: str) -> Response:
+async def enroll(asking: AskingDep, scope: str, device: DeviceDep) -> Response:
     """Put a device on the roster; answers its entry."""
     async with asking.writing(scope, Right.SYNC, device) as work:
         no = await roster.contact(work.connection, work.reach.existing, device, asking.server.settings)
@@ -29,7 +29,7 @@ async def enroll(asking: AskingDep, scope: str, device: str) -> Response:
 
 
 @router.post("/ops")
-async def push(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Response:
+async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Push ops of a device: a JSON array of OpRecord. What precedes a refused op stays stored."""
     pushed = await asking.server.pusher.push(asking.caller, scope, device, body, on_wire=True)
     counts = {"accepted": pushed.accepted, "deduped": pushed.deduped}
@@ -39,7 +39,7 @@ async def push(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Res
 
 
 @router.post("/pull")
-async def pull(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Response:
+async def pull(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Every op above a seq frontier, in one answer, in (hlc, op_id) order."""
     async with asking.writing(scope, Right.SYNC, device) as work:
         await roster.contact(work.connection, work.reach.existing, device, asking.server.settings)
@@ -63,7 +63,7 @@ async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncIterator[
 
 
 @router.post("/ack")
-async def ack(asking: AskingDep, scope: str, device: str, body: BodyDep) -> Response:
+async def ack(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Acknowledge everything up to a stamp; it lets GC drop what all active devices have."""
     try:
         hlc, problem = read_hlc(read_body(body), ""), None

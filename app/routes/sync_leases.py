@@ -3,9 +3,9 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field, StrictInt, StrictStr
+from pydantic import BaseModel, Field, StrictInt
 
-from app.routes.asking import AskingDep, answer
+from app.routes.asking import AskingDep, JsonText, answer
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow
@@ -18,7 +18,7 @@ U64 = Annotated[StrictInt, Field(ge=0, le=U64_MAX)]
 
 
 class Acquire(BaseModel):
-    device_id: StrictStr
+    device_id: JsonText
     ttl_ms: U64
 
 
@@ -27,7 +27,7 @@ class Renew(Acquire):
 
 
 class Release(BaseModel):
-    device_id: StrictStr
+    device_id: JsonText
     epoch: U64
 
 

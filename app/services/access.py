@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
 from app.sql.access import Grant, look_up
-from app.sql.scopes import ensure_scope
+from app.sql.scopes import ScopeNameTaken, ensure_scope
 from foldpoint.slug import slug
 
 
@@ -21,6 +21,9 @@ class Right(Enum):
     LEASE = auto()
     ADMIN = auto()
 
+
+#: Characters of a scope's name; its slug is indexed.
+LONGEST_SCOPE = 512
 
 RIGHTS: dict[str, frozenset[Right]] = {
     "admin": frozenset(Right),
@@ -72,11 +75,11 @@ def require(caller: Caller, grant: Grant, name: str, right: Right) -> Reach:
     role = "admin" if caller.root else grant.role
     if role is None:
         raise Problem("unauthorized", "the token is unknown or revoked")
-    misnamed = name != slug(name) and grant.name is not None and grant.name != name.encode()
-    if role != "admin" and (grant.scope is None or grant.reach != grant.scope or misnamed):
+    taken = name != slug(name) and grant.name is not None and grant.name != name.encode()
+    if role != "admin" and (grant.scope is None or grant.reach != grant.scope or taken):
         raise Problem("forbidden", "this token may not use this scope")
-    if misnamed:
-        raise Problem("not_found", "there is no such scope; another name has its slug")
+    if taken:
+        raise misnamed()
     if right not in RIGHTS[role]:
         raise Problem("forbidden", f"a token of role {role} may not do this")
     bound = grant.bound.decode() if grant.bound is not None else None
@@ -89,9 +92,26 @@ async def reach(connection: AsyncConnection, caller: Caller, name: str, right: R
 
 
 async def reach_or_create(connection: AsyncConnection, caller: Caller, name: str, right: Right) -> Reach:
-    """As `reach`, for writes: an admin's first write makes the scope."""
-    found = await reach(connection, caller, name, right)
-    return found if found.scope is not None else found._replace(scope=await ensure_scope(connection, name))
+    """As `reach`, for writes: an admin's first write makes the scope, and the first raw name binds to it."""
+    grant = await look_up(connection, caller.token_hash, slug(name))
+    found = require(caller, grant, name, right)
+    if found.scope is not None and not unbound(grant, name):
+        return found
+    if len(name) > LONGEST_SCOPE:
+        raise Problem("invalid_request", f"a scope's name may have {LONGEST_SCOPE} characters", {"path": "path.scope"})
+    try:
+        return found._replace(scope=await ensure_scope(connection, name))
+    except ScopeNameTaken as error:
+        raise misnamed() from error
+
+
+def misnamed() -> Problem:
+    return Problem("not_found", "there is no such scope; another name has its slug")
+
+
+def unbound(grant: Grant, name: str) -> bool:
+    """Whether a raw name is given to a scope that has none yet."""
+    return grant.name is None and name != slug(name)
 
 
 async def known(connection: AsyncConnection, caller: Caller) -> None:

@@ -8,14 +8,16 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
-from app.services.access import Caller, Reach, Right, reach_or_create, require
-from app.services.arrivals import Arrival
+from app.services.access import Caller, Reach, Right, reach_or_create, require, unbound
+from app.services.arrivals import Arrival, Reading
 from app.services.folding import fold_into_records
+from app.services.roster import refuse_hosted
 from app.settings import Settings
 from app.sql import access, devices, ops
 from app.sql.access import Locked
 from app.sql.devices import Device
 from app.sql.keys import op_id_text, slot_key
+from app.sql.ops import Appending
 from app.sql.transactions import Driver, exclusive, writing
 from foldpoint.admission import Bounds, mode_of
 from foldpoint.envelope import is_well_formed
@@ -27,16 +29,15 @@ from foldpoint.surfaces import intent
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Ops of one device in seq order; `unreadable` is why the request ends after them."""
+    """Ops of one device in seq order, still to be read."""
 
     caller: Caller
     device: str
-    arrivals: Sequence[Arrival]
-    unreadable: Refusal | None
+    reading: Reading
     on_wire: bool
 
     def __len__(self) -> int:
-        return max(len(self.arrivals), 1)
+        return max(len(self.reading), 1)
 
 
 @dataclass(slots=True)
@@ -47,6 +48,11 @@ class Admitted:
     duplicates: list[int] = field(default_factory=list)
     rejected: int | None = None
     refusal: Refusal | None = None
+
+    def end(self, unreadable: Refusal | None) -> None:
+        """Note that reading ended, early if an op could not be read."""
+        if unreadable is not None:
+            self.refusal, self.rejected = unreadable, int(str(unreadable.facts["index"]))
 
 
 async def admit(
@@ -64,20 +70,22 @@ async def admit(
 async def _admit(
     pg: Driver, settings: Settings, scope: str, batches: Sequence[Batch]
 ) -> list[Admitted | Problem] | None:
-    """None if there is no such scope."""
+    """None if there is no such scope, or it is not bound yet to the raw name it is given."""
     answers: list[Admitted | Problem] = []
     turn: _Turn | None = None
     for batch in batches:
         locked = await access.lock(pg, batch.caller.token_hash, slug(scope))
-        if locked is None:
+        if locked is None or unbound(locked.grant, scope):
             return None
         turn = turn or _Turn.begin(pg, locked, settings)
         try:
             reach = require(batch.caller, locked.grant, scope, Right.SYNC)
             reach.may_name(batch.device)
-            answers.append(await turn.take(batch, reach))
+            refuse_hosted(batch.device)
         except Problem as problem:
             answers.append(problem)
+        else:
+            answers.append(await turn.take(batch, reach))
     if turn is not None:
         await turn.write(settings.eviction_horizon_ms)
     return answers
@@ -103,13 +111,19 @@ class _Line:
     device: Device
     chain: Chain
     held: dict[int, str] = field(default_factory=dict)
-    new: list[Arrival] = field(default_factory=list)
+    new: list[Op] = field(default_factory=list)
     contact: bool = False
     refusal: Refusal | None = None
 
     @property
     def no(self) -> int:
         return self.device.no
+
+    def bind(self, arrivals: Sequence[Arrival], slug_: str, reach: Reach) -> None:
+        """Take the raw id of the first op, if it has the slug; it is stored with the first op that is accepted."""
+        if self.device.chain.device_id is None and self.chain.head is None and arrivals:
+            claimed = reach.bound or arrivals[0].op.device_id
+            self.chain = Chain(claimed if slug(claimed) == slug_ else slug_)
 
     def judge(self, arrival: Arrival, bounds: Bounds) -> Refusal | Duplicate | None:
         verdict = judge(self.chain, arrival.op, arrival.computed_id, self.held)
@@ -118,7 +132,7 @@ class _Line:
     def accept(self, arrival: Arrival) -> None:
         self.chain = self.chain.extended(arrival.op)
         self.held[arrival.op.seq] = arrival.op.op_id
-        self.new.append(arrival)
+        self.new.append(arrival.op)
 
 
 @dataclass(slots=True)
@@ -139,11 +153,25 @@ class _Turn:
 
     async def take(self, batch: Batch, reach: Reach) -> Admitted:
         """Judge a batch op by op; the first refusal ends it, and what was accepted before stays."""
-        line = await self._line(batch, reach)
-        admitted = Admitted(refusal=batch.unreadable)
-        if batch.unreadable is not None:
-            admitted.rejected = int(str(batch.unreadable.facts["index"]))
-        for arrival in batch.arrivals:
+        line, admitted = await self._line(batch), Admitted()
+        async with Appending(self.pg, self.scope) as appending:
+            async for arrivals in batch.reading.parts():
+                if any(arrival.op.seq < line.device.chain.next_seq for arrival in arrivals):
+                    await appending.finish()
+                    await self._hold(line, arrivals)
+                line.bind(arrivals, batch.device, reach)
+                accepted = self._judge(line, arrivals, admitted)
+                await appending.start([arrival.row(line.no) for arrival in accepted])
+                if admitted.refusal is not None:
+                    break
+            else:
+                admitted.end(batch.reading.refusal)
+        line.refusal = admitted.refusal or line.refusal
+        return admitted
+
+    def _judge(self, line: _Line, arrivals: Sequence[Arrival], admitted: Admitted) -> list[Arrival]:
+        accepted = []
+        for arrival in arrivals:
             verdict = line.judge(arrival, self.bounds)
             if isinstance(verdict, Refusal):
                 admitted.rejected, admitted.refusal = arrival.place, verdict
@@ -152,39 +180,32 @@ class _Turn:
                 admitted.duplicates.append(arrival.place)
                 continue
             line.accept(arrival)
+            accepted.append(arrival)
             admitted.stored.append(arrival.place)
             if self.bounds.mode is None:
                 self.bounds = replace(self.bounds, mode=mode_of(arrival.op))
-        line.refusal = admitted.refusal
-        return admitted
+        return accepted
 
-    async def _line(self, batch: Batch, reach: Reach) -> _Line:
+    async def _line(self, batch: Batch) -> _Line:
         line = self.lines.get(batch.device)
         if line is None:
             device = await devices.load(self.pg, self.scope, batch.device)
             line = self.lines[batch.device] = _Line(device, device.chain)
         line.contact |= batch.on_wire
-        if line.chain.device_id is None and batch.arrivals:
-            claimed = reach.bound or batch.arrivals[0].op.device_id
-            line.chain = Chain(claimed if slug(claimed) == batch.device else batch.device)
-        await self._hold(line, batch)
         return line
 
-    async def _hold(self, line: _Line, batch: Batch) -> None:
+    async def _hold(self, line: _Line, arrivals: Sequence[Arrival]) -> None:
         """Load the ids at seqs that the chain already has and the batch brings again."""
-        seqs = [arrival.op.seq for arrival in batch.arrivals if arrival.op.seq < line.device.chain.next_seq]
-        if seqs:
-            ids = await ops.held_ids(self.pg, self.scope, line.no, min(seqs), max(seqs))
-            line.held.update((seq, op_id_text(raw)) for seq, raw in ids.items())
+        seqs = [arrival.op.seq for arrival in arrivals if arrival.op.seq < line.device.chain.next_seq]
+        ids = await ops.held_ids(self.pg, self.scope, line.no, min(seqs), max(seqs))
+        line.held.update((seq, op_id_text(raw)) for seq, raw in ids.items())
 
     async def write(self, horizon_ms: int) -> None:
-        """Store what was accepted, fold it, move the heads, note the contacts."""
-        arrivals = [(line.no, arrival) for line in self.lines.values() for arrival in line.new]
-        if arrivals:
-            await ops.append(self.pg, self.scope, [arrival.row(no) for no, arrival in arrivals])
-            new = [arrival.op for _, arrival in arrivals]
+        """Fold what was stored, move the heads, note the contacts."""
+        new = [op for line in self.lines.values() for op in line.new]
+        if new:
             if self.bounds.mode == "plain":
-                numbers = {arrival.op.device_id: no for no, arrival in arrivals}
+                numbers = {line.new[0].device_id: line.no for line in self.lines.values() if line.new}
                 await fold_into_records(self.pg, self.scope, new, numbers)
             await self._settle(new)
         for slug_, line in self.lines.items():
@@ -216,8 +237,8 @@ class _Turn:
 def _first_seqs(line: _Line) -> dict[str, int]:
     """The scope tags that are new to this device, with the seq of their first op."""
     first: dict[str, int] = {}
-    for arrival in line.new:
-        first.setdefault(arrival.op.scope, arrival.op.seq)
+    for op in line.new:
+        first.setdefault(op.scope, op.seq)
     return {tag: seq for tag, seq in first.items() if slot_key(tag) not in line.device.scope_keys}
 
 

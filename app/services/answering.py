@@ -35,9 +35,8 @@ async def committed_ids(pg: Driver, reach: Reach, agent: str, cursor: str | None
     """A page of an agent's committed run ids; the cursor is null at the end. Raises sealed_scope."""
     open_intents(reach)
     after = b"" if cursor is None else read_key(cursor)
-    found = await intents.committed_ids(pg, reach.existing, agent, after, limit + 1)
-    more = key_cursor(found[limit - 1][0]) if len(found) > limit else None
-    return {"run_ids": [run for _, run in found[:limit]], "cursor": more}
+    run_ids, last = await intents.committed_ids(pg, reach.existing, agent, after, limit)
+    return {"run_ids": run_ids, "cursor": None if last is None else key_cursor(last)}
 
 
 async def committed_run(pg: Driver, scope: int, run: Run) -> Record | None:

@@ -1,18 +1,28 @@
 """From a request's body to ops in seq order, read and hashed one by one (server.md §3)."""
 
+import asyncio
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from app.sql.keys import raw_op_id, stream_key
 from app.sql.ops import NewOp
-from foldpoint.admission import read_admissible
+from foldpoint.admission import I64_MAX, read_admissible
 from foldpoint.canonical import Json, Unreadable
+from foldpoint.envelope import is_envelope
 from foldpoint.op import Op
 from foldpoint.relay import Refusal
 from foldpoint.surfaces import conversation, surface_of
+
+#: Ops that are read at once, and inserted while the next are read.
+PART = 250
+#: Above so many bytes reading leaves the event loop for a thread.
+OFF_LOOP_BYTES = 64 * 1024
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BodyUnreadable(ValueError):
@@ -20,9 +30,10 @@ class BodyUnreadable(ValueError):
 
 
 class Sent(NamedTuple):
-    """One element of a request: its place in the array, and its text."""
+    """One element of a request: its place in the array, the op id it claims, and its text."""
 
     place: int
+    op_id: str | None
     text: bytes
 
 
@@ -37,27 +48,31 @@ class Arrival(NamedTuple):
 
     def row(self, device: int) -> NewOp:
         """The row, for this device number, of an op whose id was verified."""
-        surface = surface_of(self.op.surface)
-        stream = stream_of(self.op) if surface.event_stream else None
-        return NewOp(device, self.op, self.body, self.payload_at, surface.number, stream, raw_op_id(self.op.op_id))
+        number = surface_of(self.op.surface).number
+        stream = stream_of(self.op)
+        return NewOp(device, self.op, self.body, self.payload_at, number, stream, raw_op_id(self.op.op_id))
 
 
 #: The stream of event-stream records that no conversation shows: routing samples, and tombstones.
 NO_STREAM = b""
 
 
-def stream_of(op: Op) -> bytes:
+def stream_of(op: Op) -> bytes | None:
+    """The stream of an op that is its own record; None for every other, a sealed one too."""
+    if not surface_of(op.surface).event_stream or is_envelope(op.payload):
+        return None
     if op.surface != conversation.SURFACE.name or conversation.is_tombstone(op.payload):
         return NO_STREAM
     return stream_key(conversation.conversation_id(op.payload))
 
 
-class _Seq(msgspec.Struct):
-    seq: int
+class _Claim(msgspec.Struct):
+    seq: Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
+    op_id: str | None = None
 
 
 _SPLIT = msgspec.json.Decoder(list[msgspec.Raw])
-_SEQ = msgspec.json.Decoder(_Seq)
+_CLAIM = msgspec.json.Decoder(_Claim)
 
 
 def in_seq_order(body: bytes) -> list[Sent]:
@@ -65,44 +80,47 @@ def in_seq_order(body: bytes) -> list[Sent]:
 
     An element whose seq cannot be read keeps its place after the ones before it. Raises BodyUnreadable.
     """
-    texts = split(body)
-    highest, order = -1, []
-    for index, text in enumerate(texts):
+    highest = -1
+    ordered: list[tuple[int, Sent]] = []
+    for place, text in enumerate(split(body)):
         try:
-            seq = _SEQ.decode(text).seq
-        except msgspec.DecodeError:
-            seq = highest
-        highest = max(highest, seq)
-        order.append((seq, index))
-    order.sort()
-    return [Sent(index, texts[index]) for _, index in order]
+            claim = _CLAIM.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            claim = _Claim(highest)
+        highest = max(highest, claim.seq)
+        ordered.append((claim.seq, Sent(place, claim.op_id, text)))
+    ordered.sort(key=lambda entry: entry[0])
+    return [sent for _, sent in ordered]
 
 
 def split(body: bytes) -> list[bytes]:
     """The texts of the elements of a JSON array. Raises BodyUnreadable."""
     try:
         return [bytes(raw) for raw in _SPLIT.decode(body)]
-    except msgspec.DecodeError:
-        return list(_split_slowly(body))
+    except (msgspec.DecodeError, RecursionError):
+        text = body.decode(errors="surrogateescape").strip(" \t\r\n")
+        if not text.startswith("["):
+            raise BodyUnreadable("the body must be a JSON array of ops") from None
+        return [piece.encode(errors="surrogateescape") for piece in _split_slowly(text)]
 
 
-def _split_slowly(body: bytes) -> Iterator[bytes]:
-    """Split an array of which an element is not JSON: that element, with all after it, comes last."""
-    text = body.decode(errors="surrogateescape").strip(" \t\r\n")
-    if not text.startswith("["):
-        raise BodyUnreadable("the body must be a JSON array of ops")
-    decoder, at = json.JSONDecoder(), _skip(text, 1)
-    while text[at : at + 1] != "]":
+def _split_slowly(text: str) -> Iterator[str]:
+    """Split an array that is not JSON: from where it is not any more, all that follows is its last element."""
+    decoder, at, ended = json.JSONDecoder(), 1, False
+    while not ended:
+        at = _skip(text, at)
         try:
             _, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = len(text)
-        yield text[at:end].encode(errors="surrogateescape")
-        at = _skip(text, end)
-        if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
-        elif text[at : at + 1] != "]":
             break
+        yield text[at:end]
+        at = _skip(text, end)
+        ended = at == len(text) - 1 and text.endswith("]")
+        if not ended and text[at : at + 1] != ",":
+            break
+        at += 1
+    if not ended:
+        yield text[at:]
 
 
 def _skip(text: str, at: int) -> int:
@@ -111,13 +129,37 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def read_arrivals(sent: Sequence[Sent], max_op_bytes: int) -> tuple[list[Arrival], Refusal | None]:
+class Reading:
+    """The ops of one chunk, read a part at a time: the database takes one part while the next is read.
+
+    `refusal` says why reading ended early, once the parts before that are through.
+    """
+
+    def __init__(self, sent: Sequence[Sent], limits: Mapping[str, int]) -> None:
+        self._sent, self._limits = sent, limits
+        self.refusal: Refusal | None = None
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    async def parts(self) -> AsyncIterator[list[Arrival]]:
+        """The ops that can be read, some at a time."""
+        for start in range(0, len(self._sent), PART):
+            part = self._sent[start : start + PART]
+            size = sum(len(sent.text) for sent in part)
+            arrivals, self.refusal = await off_loop(size, read_arrivals, part, self._limits)
+            yield arrivals
+            if self.refusal is not None:
+                return
+
+
+def read_arrivals(part: Sequence[Sent], limits: Mapping[str, int]) -> tuple[list[Arrival], Refusal | None]:
     """Read elements until one cannot be: the ops before it, and why it cannot."""
     arrivals: list[Arrival] = []
-    for place, text in sent:
-        if len(text) > max_op_bytes:
-            detail = f"op {place} has {len(text)} bytes; an op may have {max_op_bytes}"
-            return arrivals, Refusal("too_large", detail, {"index": place, "max_op_bytes": max_op_bytes})
+    for place, _, text in part:
+        if len(text) > limits["max_op_bytes"]:
+            detail = f"op {place} has {len(text)} bytes; an op may have {limits['max_op_bytes']}"
+            return arrivals, Refusal("too_large", detail, {"index": place, **limits})
         try:
             op, body, payload_at = read_admissible(text)
         except Unreadable as error:
@@ -125,3 +167,10 @@ def read_arrivals(sent: Sequence[Sent], max_op_bytes: int) -> tuple[list[Arrival
             return arrivals, Refusal("unreadable_op", f"op {place} cannot be read: {error}", facts)
         arrivals.append(Arrival(place, op, op.computed_id(), body, payload_at))
     return arrivals, None
+
+
+async def off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do work on so many bytes, in a thread if they are many."""
+    if size > OFF_LOOP_BYTES:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    return work(*args, **kwargs)

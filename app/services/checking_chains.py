@@ -82,7 +82,7 @@ def _columns_agree(row: Row, op: Op, payload_at: int) -> bool:
     surface = surface_of(op.surface)
     columns = (row["seq"], row["wall_ms"], row["counter"], op_id_text(row["op_id"]), row["surface"], row["payload_at"])
     expected = (op.seq, op.hlc.wall_ms, op.hlc.counter, op.op_id, surface.number, payload_at)
-    return columns == expected and row["stream"] == (stream_of(op) if surface.event_stream else None)
+    return columns == expected and row["stream"] == stream_of(op)
 
 
 def _link_faults(before: Op | None, op: Op, floor: Row) -> list[str]:

@@ -22,10 +22,18 @@ class Cursor(NamedTuple):
         return encode([self.epoch, self.scope, reached])
 
 
+class CursorGone(Problem):
+    """A cursor that cannot be gone on with; `reached` is what a new one may keep of it."""
+
+    def __init__(self, code: str, detail: str, reached: Mapping[int, int] | None = None) -> None:
+        super().__init__(code, detail)
+        self.reached = dict(reached or {})
+
+
 def read_cursor(text: str | None, epoch: str, scope: int) -> Cursor:
     """The start, or what a cursor of this server and scope says.
 
-    Raises invalid_cursor for garbage, server_restored for another epoch, cursor_gone for another scope.
+    Raises invalid_cursor for garbage, and CursorGone: server_restored for another epoch, cursor_gone for another scope.
     """
     if text is None:
         return Cursor(epoch, scope, {})
@@ -35,9 +43,9 @@ def read_cursor(text: str | None, epoch: str, scope: int) -> Cursor:
         case _:
             raise _invalid()
     if cursor.epoch != epoch:
-        raise Problem("server_restored", "the cursor is of another server epoch; start again without one")
+        raise CursorGone("server_restored", "the cursor is of another server epoch")
     if cursor.scope != scope:
-        raise Problem("cursor_gone", "the cursor is not of this scope; start again without one")
+        raise CursorGone("cursor_gone", "the cursor is not of this scope")
     return cursor
 
 

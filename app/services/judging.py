@@ -9,12 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
 from app.services.past import checkpoint_at
-from app.sql import checkpoints, devices, scopes
+from app.sql import checkpoints, devices, ops, scopes
 from app.sql.transactions import Driver, begun, exclusive, reading
 from foldpoint.canonical import Unreadable, read_json
 from foldpoint.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from foldpoint.frontier import Covered
-from foldpoint.relay import is_latest
+from foldpoint.relay import is_latest, unverified
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Judging:
             try:
                 own = await checkpoint_at(pg, scope, {d: entry.seq for d, entry in offered.frontier.items()})
             except Problem as problem:
-                raise Problem(problem.code, problem.detail, status=409) from problem
+                raise Problem(problem.code, problem.detail, problem.facts, status=409) from problem
         await self._compare(scope, offered, own)
 
     async def _compare(self, scope: int, offered: Checkpoint, own: Checkpoint) -> None:
@@ -118,11 +118,12 @@ def _seqs(frontier: Mapping[str, Covered]) -> dict[str, int]:
 
 
 async def _check_frontier(pg: Driver, scope: int, frontier: Mapping[str, Covered]) -> None:
-    """Raises checkpoint_unverified for a frontier that reaches past a chain (car-sync.md §11.6)."""
-    heads = {chain.device_id: chain.head for chain in (await devices.chains(pg, scope)).values()}
+    """Raises checkpoint_unverified for a frontier that the chains do not bear out (car-sync.md §11.6)."""
+    chains = {chain.device_id: (no, chain) for no, chain in (await devices.chains(pg, scope)).items()}
     for device in sorted(frontier):
-        head, entry = heads.get(device), frontier[device]
-        if head is None or entry.seq > head.seq:
-            detail = "no chain is held of this device" if head is None else "beyond the chain's head"
-            facts = {"device_id": device, "seq": entry.seq}
-            raise Problem("checkpoint_unverified", f"{device} at seq {entry.seq}: {detail}", facts)
+        no, chain = chains.get(device, (0, None))
+        held = await ops.covered_at(pg, scope, no, device, frontier[device].seq)
+        detail = unverified(chain, frontier[device], {} if held is None else {held.seq: held.head})
+        if detail is not None:
+            facts = {"device_id": device, "seq": frontier[device].seq}
+            raise Problem("checkpoint_unverified", f"{device} at seq {frontier[device].seq}: {detail}", facts)

@@ -1,13 +1,15 @@
 """Lists of records and conversations, paged by keyset."""
 
+from contextlib import suppress
 from typing import Any
 
 from app.problems import Problem
-from app.services.cursors import decode, encode
+from app.services.cursors import decode, encode, key_cursor, read_key
 from app.sql import histories, streams
 from app.sql.histories import Place
-from app.sql.keys import slot_key
+from app.sql.keys import slot_key, stream_key
 from app.sql.transactions import Driver
+from foldpoint.admission import I64_MAX
 from foldpoint.canonical import Unreadable
 from foldpoint.op import read_hlc
 from foldpoint.state import Record
@@ -28,10 +30,9 @@ def read_place(cursor: str | None) -> Place | None:
         return None
     match decode(cursor):
         case [dict(hlc), str(op_id)] if _is_op_id(op_id):
-            try:
-                return read_hlc(hlc), op_id
-            except Unreadable:
-                pass
+            with suppress(Unreadable):
+                if (stamp := read_hlc(hlc)).wall_ms <= I64_MAX:
+                    return stamp, op_id
     raise Problem("invalid_cursor", "this is no cursor of this list")
 
 
@@ -51,9 +52,15 @@ async def records(
 
 
 async def conversations(pg: Driver, scope: int, cursor: str | None, limit: int) -> dict[str, Any]:
-    """A page of conversations by id in byte order; no turn is read."""
-    after = None if cursor is None else _read_name(cursor)
-    found = await streams.listed(pg, scope, conversation.SURFACE.number, after, limit + 1)
+    """A page of conversations by id in byte order; no turn is read.
+
+    A cursor names the last one by its key: the id itself may be too long for a URL.
+    """
+    surface = conversation.SURFACE.number
+    after = None if cursor is None else await streams.name_of(pg, scope, surface, read_key(cursor))
+    if after is None and cursor is not None:
+        raise Problem("invalid_cursor", "this is no cursor of this list")
+    found = await streams.listed(pg, scope, surface, after, limit + 1)
     page = found[:limit]
     return {
         "conversations": [
@@ -65,12 +72,5 @@ async def conversations(pg: Driver, scope: int, cursor: str | None, limit: int) 
             }
             for entry in page
         ],
-        "cursor": encode({"name": page[-1].name}) if len(found) > limit else None,
+        "cursor": key_cursor(stream_key(page[-1].name)) if len(found) > limit else None,
     }
-
-
-def _read_name(cursor: str) -> bytes:
-    match decode(cursor):
-        case {"name": str(name)}:
-            return name.encode()
-    raise Problem("invalid_cursor", "this is no cursor of this list")

@@ -10,6 +10,7 @@ from app.sql import checkpoints, devices, scope_tags
 from app.sql.transactions import Driver, begun, exclusive, reading
 from foldpoint.canonical import canonical
 from foldpoint.frontier import Covered
+from foldpoint.state import address
 
 #: As long as the address it stands for, until that is known.
 UNKNOWN = "ckpt-" + "0" * 32
@@ -35,12 +36,12 @@ async def _store(source: Driver, pg: Driver, scope: int, covered: dict[int, Cove
         whole.update(piece)
         state.update(piece)
         await text.write(piece)
-    state_hash = "state-" + state.hexdigest()[:32]
+    state_hash = address("state-", state.hexdigest())
     closing = b',"state_hash":"%b"}' % state_hash.encode()
     whole.update(closing)
     await text.write(closing)
     await text.finish()
-    hash_ = "ckpt-" + whole.hexdigest()[:32]
+    hash_ = address("ckpt-", whole.hexdigest())
     await text.replace_in_first(UNKNOWN.encode(), hash_.encode())
     await checkpoints.add_frontier(pg, building, covered)
     return await checkpoints.finish(pg, scope, building, hash_, state_hash, text.size)

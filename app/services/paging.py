@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.problems import Problem
-from app.services.cursors import Cursor, read_cursor
+from app.services.cursors import Cursor, CursorGone, read_cursor
 from app.services.reading_ops import advance
 from app.sql import checkpoints, devices, ops
 from app.sql.ops import Span
@@ -31,10 +31,13 @@ class Range(NamedTuple):
 
 
 async def page(pg: Driver, scope: int, epoch: str, cursor: str | None, limit: int, separator: bytes) -> OpsPage:
-    """The next ops after a cursor. Raises what `read_cursor` raises, and cursor_gone below a floor."""
-    read = read_cursor(cursor, epoch, scope)
+    """The next ops after a cursor. Raises what `read_cursor` raises, and cursor_gone below a floor or past a head."""
     chains = await devices.chains(pg, scope)
-    await _check(pg, chains, read)
+    try:
+        read = read_cursor(cursor, epoch, scope)
+        _check(chains, read)
+    except CursorGone as error:
+        raise await _restart(pg, Cursor(epoch, scope, error.reached), chains, error) from error
     spans = []
     for no, chain in chains.items():
         assert chain.head is not None
@@ -45,40 +48,56 @@ async def page(pg: Driver, scope: int, epoch: str, cursor: str | None, limit: in
     return OpsPage(found.body, Cursor(epoch, scope, reached).text(), caught_up)
 
 
-async def _check(pg: Driver, chains: Mapping[int, Chain], cursor: Cursor) -> None:
-    """Raises cursor_gone for a cursor that no page gave, or that needs ops which are dropped."""
+def _check(chains: Mapping[int, Chain], cursor: Cursor) -> None:
+    """Raises CursorGone for a cursor that no page gave, or that needs ops which are dropped."""
     for no, seq in cursor.reached.items():
         if no not in chains or seq >= chains[no].next_seq:
-            raise Problem("cursor_gone", "the cursor is ahead of what this server holds; start again without one")
-    behind = any(cursor.reached.get(no, -1) + 1 < chain.dropped_below for no, chain in chains.items())
-    if behind:
-        base = await checkpoints.base(pg, cursor.scope)
-        assert base is not None
-        numbers = {chain.device_id: no for no, chain in chains.items()}
-        covered = await checkpoints.frontier(pg, base.id)
-        reached = {
-            numbers[device]: max(entry.seq, cursor.reached.get(numbers[device], -1))
-            for device, entry in covered.items()
-        }
-        facts = {
-            "checkpoint": base.hash,
-            "cursor": Cursor(cursor.epoch, cursor.scope, {**cursor.reached, **reached}).text(),
-        }
-        raise Problem("cursor_gone", "ops after the cursor were dropped; they are in the checkpoint", facts)
+            raise CursorGone("cursor_gone", "the cursor is ahead of what this server holds")
+    if any(cursor.reached.get(no, -1) + 1 < chain.dropped_below for no, chain in chains.items()):
+        raise CursorGone("cursor_gone", "ops after the cursor were dropped", cursor.reached)
+
+
+async def _restart(pg: Driver, kept: Cursor, chains: Mapping[int, Chain], gone: CursorGone) -> Problem:
+    """Where to go on: after the base checkpoint and what is kept of the old cursor, or at the start."""
+    base = await checkpoints.base(pg, kept.scope)
+    if base is None or not any(chain.dropped_below for chain in chains.values()):
+        return Problem(gone.code, gone.detail, {"checkpoint": None, "cursor": None})
+    numbers = {chain.device_id: no for no, chain in chains.items()}
+    reached = dict(kept.reached)
+    for device, entry in (await checkpoints.frontier(pg, base.id)).items():
+        reached[numbers[device]] = max(entry.seq, reached.get(numbers[device], -1))
+    cursor = Cursor(kept.epoch, kept.scope, reached).text()
+    return Problem(gone.code, gone.detail, {"checkpoint": base.hash, "cursor": cursor})
+
+
+async def _below_floor(pg: Driver, floor: Cursor, chain: Chain) -> Problem:
+    base = await checkpoints.base(pg, floor.scope)
+    return Problem(
+        "cursor_gone",
+        f"ops of {chain.device_id} below seq {chain.dropped_below} were dropped",
+        {
+            "device_id": chain.device_id,
+            "dropped_below": chain.dropped_below,
+            "checkpoint": base and base.hash,
+            "cursor": floor.text(),
+        },
+    )
 
 
 async def range_page(
     pg: Driver, scope: int, epoch: str, part: Range, cursor: str | None, limit: int, separator: bytes
 ) -> OpsPage:
     """A page of one device's ops. Raises not_found for an unknown device, cursor_gone below its floor."""
-    read = read_cursor(cursor, epoch, scope)
+    try:
+        read = read_cursor(cursor, epoch, scope)
+    except CursorGone as error:
+        raise error.beside(checkpoint=None, cursor=None) from error
     for no, chain in (await devices.chains(pg, scope)).items():
         if chain.device_id != part.device or chain.head is None:
             continue
         after = max(part.from_seq - 1, read.reached.get(no, -1))
         if after + 1 < chain.dropped_below:
-            detail = f"ops of {part.device} below seq {chain.dropped_below} were dropped"
-            raise Problem("cursor_gone", detail, {"device_id": part.device, "dropped_below": chain.dropped_below})
+            raise await _below_floor(pg, Cursor(epoch, scope, {no: chain.dropped_below - 1}), chain)
         upto = chain.head.seq if part.to_seq is None else min(part.to_seq, chain.head.seq)
         found = await ops.page(pg, scope, [Span(no, after, upto)], limit, separator)
         reached = found.reached.get(no, after)

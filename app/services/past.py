@@ -15,6 +15,7 @@ from app.sql.ops import Span
 from app.sql.transactions import Driver
 from foldpoint.canonical import read_json
 from foldpoint.checkpoint import Checkpoint, make_checkpoint, read_checkpoint
+from foldpoint.envelope import is_envelope
 from foldpoint.fold import fold_onto
 from foldpoint.frontier import Covered, dominates
 from foldpoint.op import Op, read_op
@@ -46,7 +47,8 @@ async def locate(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Past:
         if dominates(wanted, covered) and all(chains[s.device].dropped_below <= s.after + 1 for s in spans):
             able[start] = spans
     if not able:
-        raise Problem("frontier_collected", "ops that this frontier needs were dropped")
+        facts = {"frontiers": [_by_id(chains, frontier) for frontier in frontiers.values()]}
+        raise Problem("frontier_collected", "ops that this frontier needs were dropped", facts)
     start = min(able, key=lambda start: sum(span.upto - span.after for span in able[start]))
     return Past(start, able[start], numbers)
 
@@ -57,12 +59,17 @@ async def state_at(pg: Driver, scope: int, past: Past) -> SyncState:
     spans, waiting = past.spans, list[Op]()
     while spans:
         texts, reached = await ops.bodies(pg, scope, spans, PAGE)
-        waiting += await asyncio.to_thread(lambda: [read_op(text) for text in texts])  # noqa: B023
+        waiting += await asyncio.to_thread(_readable, texts)
         spans = [span for span in advance(spans, reached) if span.after < span.upto]
         if waiting and (len(waiting) >= FOLD_OPS or not spans):
             state = await asyncio.to_thread(fold_onto, state, waiting)
             waiting = []
     return state
+
+
+def _readable(texts: list[bytes]) -> list[Op]:
+    """The ops that are folded: sealed ones are not."""
+    return [op for op in map(read_op, texts) if not is_envelope(op.payload)]
 
 
 async def read_stored(pg: Driver, checkpoint: int) -> Checkpoint:
@@ -89,6 +96,10 @@ async def checkpoint_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> 
     tags = await scope_tags.covered(pg, scope, numbered)
     state = await state_at(pg, scope, past)
     return await asyncio.to_thread(make_checkpoint, covered, tags, state)
+
+
+def _by_id(chains: Mapping[int, Chain], frontier: Mapping[int, int]) -> dict[str | None, int]:
+    return {chains[no].device_id: seq for no, seq in frontier.items()}
 
 
 def _wanted(chains: Mapping[int, Chain], frontier: Mapping[str, int]) -> dict[int, int]:

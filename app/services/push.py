@@ -4,31 +4,23 @@ A request is read op by op, and admitted in chunks; each chunk is one transactio
 that a request that dies half-way has made progress and its retry is deduplicated.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ParamSpec, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
 from app.services.access import Caller
 from app.services.admitting import Admitted, Batch, admit
-from app.services.arrivals import BodyUnreadable, Sent, in_seq_order, read_arrivals
+from app.services.arrivals import BodyUnreadable, Reading, Sent, in_seq_order, off_loop
 from app.services.lanes import Lanes
 from app.settings import Settings
-from foldpoint.admission import HOSTED_PREFIX
 from foldpoint.relay import Refusal
 
 #: Ops of one transaction. Larger ones hold the scope's lock longer and gain nothing.
 CHUNK = 1_000
-#: Above so many bytes reading leaves the event loop for a thread.
-OFF_LOOP_BYTES = 64 * 1024
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
+NOTHING = {"accepted": 0, "deduped": 0}
 
 
 class Result(StrEnum):
@@ -44,7 +36,7 @@ class Result(StrEnum):
 class Pushed:
     """What became of a request, op by op as they were sent.
 
-    `refusal` is why it stopped; the ops before that stay stored. An op id is None if it could not be read.
+    `refusal` is why it stopped; the ops before that stay stored. An op id is as claimed, None if it cannot be read.
     """
 
     results: list[Result]
@@ -52,6 +44,11 @@ class Pushed:
     accepted: int = 0
     deduped: int = 0
     refusal: Refusal | None = None
+
+    @classmethod
+    def of(cls, sent: Sequence[Sent]) -> "Pushed":
+        ids = {one.place: one.op_id for one in sent}
+        return cls([Result.NOT_ATTEMPTED] * len(sent), [ids[place] for place in range(len(sent))])
 
     def take(self, admitted: Admitted) -> None:
         self.accepted += len(admitted.stored)
@@ -81,36 +78,29 @@ class Pusher:
 
         Raises Problem for a call that is refused as a whole; a refused op is in the answer.
         """
-        if device.startswith(HOSTED_PREFIX):
-            raise Problem("reserved_device", "device ids of hosted chains are written by the server alone")
-        sent = await self._sent(body)
-        pushed = Pushed([Result.NOT_ATTEMPTED] * len(sent), [None] * len(sent))
+        try:
+            sent = await self._sent(body)
+        except Problem:
+            await self.lanes.run(scope, Batch(caller, device, Reading((), {}), on_wire))
+            raise
+        pushed = Pushed.of(sent)
         for start in range(0, max(len(sent), 1), CHUNK):
-            batch = await self._read(caller, device, sent[start : start + CHUNK], on_wire=on_wire)
-            for arrival in batch.arrivals:
-                pushed.op_ids[arrival.place] = arrival.op.op_id
-            pushed.take(await self.lanes.run(scope, batch))
+            reading = Reading(sent[start : start + CHUNK], self.settings.limits())
+            try:
+                pushed.take(await self.lanes.run(scope, Batch(caller, device, reading, on_wire)))
+            except Problem as problem:
+                raise problem.beside(accepted=pushed.accepted, deduped=pushed.deduped) from problem
             if pushed.refusal is not None:
                 break
         return pushed
 
     async def _sent(self, body: bytes) -> list[Sent]:
         try:
-            sent = await _maybe_off_loop(len(body), in_seq_order, body)
+            sent = await off_loop(len(body), in_seq_order, body)
         except BodyUnreadable as error:
-            raise Problem("invalid_request", str(error), {"accepted": 0, "deduped": 0}) from error
+            raise Problem("invalid_request", str(error), {"path": "", **NOTHING}) from error
         limit = self.settings.max_ops_per_request
         if len(sent) > limit:
-            raise Problem("too_many_ops", f"{len(sent)} ops; a request may have {limit}", self.settings.limits())
+            facts = {**self.settings.limits(), **NOTHING}
+            raise Problem("too_many_ops", f"{len(sent)} ops; a request may have {limit}", facts)
         return sent
-
-    async def _read(self, caller: Caller, device: str, sent: Sequence[Sent], *, on_wire: bool) -> Batch:
-        size = sum(len(text) for _, text in sent)
-        arrivals, unreadable = await _maybe_off_loop(size, read_arrivals, sent, self.settings.max_op_bytes)
-        return Batch(caller, device, arrivals, unreadable, on_wire)
-
-
-async def _maybe_off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    if size > OFF_LOOP_BYTES:
-        return await asyncio.to_thread(work, *args, **kwargs)
-    return work(*args, **kwargs)

@@ -12,10 +12,15 @@ from foldpoint.hlc import Hlc
 from foldpoint.relay import Acknowledged, RosterEntry
 
 
-async def contact(connection: AsyncConnection, scope: int, device: str, settings: Settings) -> int:
-    """Note that a device called, enrolling it if it is new; its number. Raises reserved_device."""
+def refuse_hosted(device: str) -> None:
+    """Raises reserved_device: a real device can never be locked out by a hosted one."""
     if device.startswith(HOSTED_PREFIX):
         raise Problem("reserved_device", "device ids of hosted chains are written by the server alone")
+
+
+async def contact(connection: AsyncConnection, scope: int, device: str, settings: Settings) -> int:
+    """Note that a device called, enrolling it if it is new; its number. Raises reserved_device."""
+    refuse_hosted(device)
     return await devices.touch(await driver(connection), scope, device, settings.eviction_horizon_ms)
 
 

@@ -6,14 +6,13 @@ from hashlib import sha256
 import orjson
 
 from app.sql import state
+from app.sql.state import Members
 from app.sql.transactions import Driver
-from foldpoint.state import Record
+from foldpoint.state import address
 from foldpoint.surfaces import BY_NAME
 
 #: Pieces are joined to about so much before they are passed on.
 PIECE_BYTES = 64 * 1024
-
-Entries = AsyncIterator[tuple[str, Record]]
 
 
 async def state_pieces(pg: Driver, scope: int) -> AsyncIterator[bytes]:
@@ -31,7 +30,7 @@ async def state_hash(pg: Driver, scope: int) -> str:
     digest = sha256()
     async for piece in state_pieces(pg, scope):
         digest.update(piece)
-    return "state-" + digest.hexdigest()[:32]
+    return address("state-", digest.hexdigest())
 
 
 async def _parts(pg: Driver, scope: int) -> AsyncIterator[bytes]:
@@ -57,13 +56,12 @@ async def _parts(pg: Driver, scope: int) -> AsyncIterator[bytes]:
     yield b"}"
 
 
-async def _object(groups: list[tuple[str, Entries]]) -> AsyncIterator[bytes]:
+async def _object(groups: list[tuple[str, Members]]) -> AsyncIterator[bytes]:
     """An object of objects of records; a group without a record is left out."""
     opening = b"{"
-    yield b""
-    for tag, entries in groups:
+    for tag, members in groups:
         began = False
-        async for part in _members(b"%b%b:{" % (opening, orjson.dumps(tag)), entries):
+        async for part in _members(b"%b%b:{" % (opening, orjson.dumps(tag)), members):
             began = True
             yield part
         if began:
@@ -72,11 +70,11 @@ async def _object(groups: list[tuple[str, Entries]]) -> AsyncIterator[bytes]:
     yield b"}" if opening == b"," else b"{}"
 
 
-async def _members(head: bytes, entries: Entries, *, opened: bool = False) -> AsyncIterator[bytes]:
+async def _members(head: bytes, members: Members, *, opened: bool = False) -> AsyncIterator[bytes]:
     """`head`, then the members of an object of records; nothing without a record, unless `opened`."""
     lead = head
-    async for key, record in entries:
-        yield b"%b%b:%b" % (lead, orjson.dumps(key), record.text())
+    async for piece in members:
+        yield lead + piece
         lead = b","
     if opened and lead is head:
         yield head

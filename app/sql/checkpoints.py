@@ -1,8 +1,7 @@
 """Stored checkpoints: their text in compressed chunks, their frontiers, and which is latest and base."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
-from hashlib import sha256
 from typing import NamedTuple
 
 import zstandard
@@ -205,13 +204,6 @@ async def text(pg: Driver, checkpoint: int, size: int) -> AsyncIterator[bytes]:
     while at < size and (piece := await chunk(pg, checkpoint, at, size)):
         yield piece
         at += len(piece)
-
-
-async def text_hash(pieces: AsyncIterable[bytes]) -> str:
-    digest = sha256()
-    async for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
 
 
 POINT = """

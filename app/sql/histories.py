@@ -64,7 +64,7 @@ async def page(
     limit: int | None = None,
     tail: bool = False,
 ) -> list[Record]:
-    """Records in ascending order: the first `limit` after a place, or the last ones before it.
+    """Records in ascending order: the first `limit` after a place, or else the last ones before one.
 
     Without a place these are the first, or with `tail` the last of all.
     """
@@ -72,13 +72,15 @@ async def page(
     query.conditions += [f"o.scope = {query.value(scope)}", f"o.surface = {query.value(surface.number)}"]
     if stream is not None:
         query.conditions.append(f"o.stream = {query.value(stream)}")
+    elif surface.event_stream:
+        query.conditions.append("o.stream is not null")
     if kind is not None:
         query.conditions.append(f"o.kind = {query.value(kind)}")
     if after is not None:
         query.beyond(after, ">")
     if before is not None:
         query.beyond(before, "<")
-    backwards = tail or before is not None
+    backwards = after is None and (tail or before is not None)
     tables = ["op", "record"] if surface.event_stream else ["record"]
     rows = await pg.fetch(query.text(tables, limit, "desc" if backwards else "asc"), *query.values)
     records = [record_of(row) for row in rows]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import orjson
 
-from app.sql.keys import raw_op_id, slot_key, stream_key
+from app.sql.keys import PREFIX, raw_op_id, slot_key, stream_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
 from foldpoint.slug import slug
@@ -81,10 +81,25 @@ order by key limit $4
 """
 
 
-async def committed_ids(pg: Driver, scope: int, agent: str, after: bytes, limit: int) -> list[tuple[bytes, str]]:
-    """Committed run ids by slot key, those after one."""
-    rows = await pg.fetch(COMMITTED_IDS, scope, stream_key(agent), after, limit)
-    return [(row["key"], orjson.loads(row["payload"])["id"]) for row in rows]
+COMMITTED_ALIKE = """
+select key, payload from intent
+where scope = $1 and agent = $2 and view = 1 and key > $3 and substr(key, 1, $4) = substr($3, 1, $4)
+"""
+
+
+async def committed_ids(pg: Driver, scope: int, agent: str, after: bytes, limit: int) -> tuple[list[str], bytes | None]:
+    """Committed run ids in byte order, those after a slot key; and the key after which there are more.
+
+    Slot keys do not order what shares a long prefix, so a page takes in all that share its last one's.
+    """
+    rows = await pg.fetch(COMMITTED_IDS, scope, stream_key(agent), after, limit + 1)
+    page, last = rows[:limit], None
+    if len(rows) > limit:
+        last = page[-1]["key"]
+        if len(last) >= PREFIX:
+            page += await pg.fetch(COMMITTED_ALIKE, scope, stream_key(agent), last, PREFIX)
+            last = max(row["key"] for row in page)
+    return sorted(orjson.loads(row["payload"])["id"] for row in page), last
 
 
 async def fence(pg: Driver, scope: int, agent: str) -> int | None:

@@ -1,7 +1,8 @@
 """The op table: append, dedupe, and reads by frontier. No statement orders by arrival."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import orjson
 
@@ -32,18 +33,59 @@ class Span(NamedTuple):
     upto: int
 
 
+#: So many ops are worth a task of their own.
+LARGE_PART = 100
 COLUMNS = (
     "scope", "wall_ms", "counter", "seq", "device", "payload_at", "surface", "op_id", "stream", "body",
 )  # fmt: skip
 
 
-async def append(pg: Driver, scope: int, rows: Sequence[NewOp]) -> None:
-    """Copy in ops that the chain check admitted under the scope's lock, so that none can conflict."""
-    values = [
-        (scope, *row.op.hlc[:2], row.op.seq, row.device, row.payload_at, row.surface, row.raw_id, row.stream, row.body)
-        for row in rows
-    ]
-    await pg.copy_records_to_table("op", records=values, columns=COLUMNS)
+class Appending:
+    """Copies in ops that the chain check admitted under the scope's lock, so that none can conflict.
+
+    A large part is sent while the caller goes on; nothing else may use the connection before `finish`.
+    """
+
+    def __init__(self, pg: Driver, scope: int) -> None:
+        self._pg, self._scope = pg, scope
+        self._copying: asyncio.Task[str] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.finish()
+
+    async def start(self, rows: Sequence[NewOp]) -> None:
+        await self.finish()
+        if len(rows) < LARGE_PART:
+            await self._copy(rows)
+        else:
+            self._copying = asyncio.create_task(self._copy(rows))
+            await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        """Wait until what was started is in."""
+        if (copying := self._copying) is not None:
+            self._copying = None
+            await copying
+
+    async def _copy(self, rows: Sequence[NewOp]) -> str:
+        values = [
+            (
+                self._scope,
+                *row.op.hlc[:2],
+                row.op.seq,
+                row.device,
+                row.payload_at,
+                row.surface,
+                row.raw_id,
+                row.stream,
+                row.body,
+            )
+            for row in rows
+        ]
+        return await self._pg.copy_records_to_table("op", records=values, columns=COLUMNS) if values else ""
 
 
 #: A page of large ops ends once it holds about so much.

@@ -1,21 +1,29 @@
-"""The folded state in canonical order, streamed: a page of rows in memory at a time."""
+"""The folded state in canonical order, streamed: a page of rows in memory at a time.
 
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import NamedTuple
+Entries come as text: the members of an object of records, some joined by commas in each piece.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
 
 from app.sql.intents import COMMITTED, RUNS
 from app.sql.keys import PREFIX, is_short
-from app.sql.rows import record_of
 from app.sql.transactions import Driver, Row
-from foldpoint.state import Record
+from foldpoint.op import stable_key
+from foldpoint.state import record_text
 from foldpoint.surfaces import BY_NAME, Surface, Tier, tag_of
 
-PREFETCH = 500
+PAGE_ROWS = 500
+
+Members = AsyncIterator[bytes]
 
 EVENTS = """
 select e.*, d.id as device_id from (
     select op_id, wall_ms, counter, device, substr(body, payload_at + 1, length(body) - payload_at - 1) as payload
-    from op where scope = $1 and surface = $2
+    from op where scope = $1 and surface = $2 and stream is not null
     union all
     select op_id, wall_ms, counter, device, payload from record where scope = $1 and surface = $2
 ) e join device d on d.no = e.device
@@ -49,15 +57,14 @@ class Agent(NamedTuple):
     fencing_epoch: int
 
 
-async def log(pg: Driver, scope: int, surface: Surface) -> AsyncIterator[tuple[str, Record]]:
-    """One log's entries by fold key, in key order."""
+async def log(pg: Driver, scope: int, surface: Surface) -> Members:
+    """One log's entries, in key order."""
     if surface.event_stream:
-        async for row in pg.cursor(EVENTS, scope, surface.number, prefetch=PREFETCH):
-            record = record_of(row)
-            yield "op:" + record.op_id, record
+        async for rows in _pages(pg, EVENTS, scope, surface.number):
+            yield b",".join([b'"op:op-%b":%b' % (row["op_id"].hex().encode(), _text(row)) for row in rows])
     else:
-        async for entry in _by_key(pg.cursor(KEYED, scope, surface.number, b"", prefetch=PREFETCH)):
-            yield entry
+        async for piece in _by_key(pg, KEYED, scope, surface.number, b""):
+            yield piece
 
 
 async def registry_kinds(pg: Driver, scope: int) -> list[tuple[str, Surface, bytes]]:
@@ -71,9 +78,9 @@ async def registry_kinds(pg: Driver, scope: int) -> list[tuple[str, Surface, byt
     return sorted(found, key=lambda entry: entry[0])
 
 
-def entries(pg: Driver, scope: int, surface: Surface, kind: bytes) -> AsyncIterator[tuple[str, Record]]:
-    """One registry's entries by fold key, in key order."""
-    return _by_key(pg.cursor(KEYED, scope, surface.number, kind, prefetch=PREFETCH))
+def entries(pg: Driver, scope: int, surface: Surface, kind: bytes) -> Members:
+    """One registry's entries, in key order."""
+    return _by_key(pg, KEYED, scope, surface.number, kind)
 
 
 async def agents(pg: Driver, scope: int) -> list[Agent]:
@@ -82,24 +89,71 @@ async def agents(pg: Driver, scope: int) -> list[Agent]:
     return [Agent(row["name"].decode(), row["key"], int(row["fencing_epoch"])) for row in rows]
 
 
-def committed(pg: Driver, scope: int, agent: bytes) -> AsyncIterator[tuple[str, Record]]:
-    return _by_key(pg.cursor(INTENTS, scope, agent, COMMITTED, prefetch=PREFETCH))
+def committed(pg: Driver, scope: int, agent: bytes) -> Members:
+    return _by_key(pg, INTENTS, scope, agent, COMMITTED)
 
 
-def runs(pg: Driver, scope: int, agent: bytes) -> AsyncIterator[tuple[str, Record]]:
-    return _by_key(pg.cursor(INTENTS, scope, agent, RUNS, prefetch=PREFETCH))
+def runs(pg: Driver, scope: int, agent: bytes) -> Members:
+    return _by_key(pg, INTENTS, scope, agent, RUNS)
 
 
-async def _by_key(rows: AsyncIterable[Row]) -> AsyncIterator[tuple[str, Record]]:
-    """Entries by fold key; slot keys order them but for long ones, whose neighbours are sorted here."""
-    alike: list[tuple[str, Record]] = []
-    prefix = b""
-    async for row in rows:
-        if row["key"][:PREFIX] != prefix:
-            for entry in sorted(alike):
-                yield entry
-            alike, prefix = [], row["key"][:PREFIX]
-        record = record_of(row)
-        alike.append((record.stable_key, record))
-    for entry in sorted(alike):
-        yield entry
+async def _pages(pg: Driver, query: str, *args: Any) -> AsyncIterator[list[Row]]:
+    cursor = await pg.cursor(query, *args)
+    while rows := await cursor.fetch(PAGE_ROWS):
+        yield rows
+
+
+async def _by_key(pg: Driver, query: str, *args: Any) -> Members:
+    """Entries in the order of their keys. Slot keys have it, but where a long key has neighbours with its prefix."""
+    alike = _Alike()
+    async for rows in _pages(pg, query, *args):
+        members: list[bytes] = []
+        for row in rows:
+            if len(row["key"]) < PREFIX:
+                members += alike.taken()
+                members.append(_member(row["key"].decode(), row))
+            else:
+                members += alike.add(row)
+        if members:
+            yield b",".join(members)
+    if rest := list(alike.taken()):
+        yield b",".join(rest)
+
+
+class _Alike:
+    """Entries whose slot keys begin with the same PREFIX bytes, until all of them are known."""
+
+    def __init__(self) -> None:
+        self._prefix = b""
+        self._entries: list[tuple[str, Row]] = []
+
+    def add(self, row: Row) -> list[bytes]:
+        """Take one more; gives those of another prefix that came before."""
+        done = self.taken() if row["key"][:PREFIX] != self._prefix else []
+        self._prefix = row["key"][:PREFIX]
+        self._entries.append((_key(row), row))
+        return list(done)
+
+    def taken(self) -> Iterator[bytes]:
+        entries, self._entries = self._entries, []
+        return (_member(key, row) for key, row in sorted(entries, key=lambda entry: entry[0]))
+
+
+def _key(row: Row) -> str:
+    if is_short(row["key"]):
+        return str(row["key"].decode())
+    return stable_key(orjson.loads(row["payload"]), row["payload"])
+
+
+def _member(key: str, row: Row) -> bytes:
+    return b"%b:%b" % (orjson.dumps(key), _text(row))
+
+
+def _text(row: Row) -> bytes:
+    op_id = b'"op-%b"' % row["op_id"].hex().encode()
+    return record_text(row["wall_ms"], row["counter"], _device_text(row["device_id"]), op_id, row["payload"])
+
+
+@lru_cache(4096)
+def _device_text(device_id: bytes) -> bytes:
+    return orjson.dumps(device_id.decode())

@@ -83,6 +83,13 @@ class Stream(NamedTuple):
     last: Hlc
 
 
+async def name_of(pg: Driver, scope: int, surface: int, key: bytes) -> bytes | None:
+    """The name of the stream with this key."""
+    named = "select name from stream where scope = $1 and surface = $2 and key = $3"
+    name: bytes | None = await pg.fetchval(named, scope, surface, key)
+    return name
+
+
 async def listed(pg: Driver, scope: int, surface: int, after: bytes | None, limit: int) -> list[Stream]:
     """Streams by name in byte order, those after a name; nothing else of them is read."""
     rows = await pg.fetch(LIST, scope, surface, after, limit)

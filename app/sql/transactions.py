@@ -4,7 +4,7 @@ The first statement of a transaction always goes through SQLAlchemy, so that sta
 driver's own connection afterwards are inside it (SQLAlchemy opens its transactions lazily).
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
 
@@ -12,6 +12,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 Row = Mapping[str, Any]
+
+
+class Cursor(Protocol):
+    """What a query gives piece by piece: iterated, or awaited and fetched from."""
+
+    def __aiter__(self) -> AsyncIterator[Row]: ...
+    def __await__(self) -> Generator[Any, None, "Cursor"]: ...
+    async def fetch(self, n: int) -> list[Row]: ...
 
 
 class Driver(Protocol):
@@ -24,7 +32,7 @@ class Driver(Protocol):
     async def copy_records_to_table(
         self, table_name: str, *, records: Iterable[Any], columns: Sequence[str]
     ) -> str: ...
-    def cursor(self, query: str, *args: Any, prefetch: int) -> AsyncIterable[Row]: ...
+    def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> "Cursor": ...
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
 

@@ -37,7 +37,12 @@ _PLAIN = {surface.name: surface for surface in SURFACES if surface is not regist
 
 def surface_of(tag: str) -> Surface:
     """The surface a tag belongs to. Raises KeyError for a tag that no op can carry."""
-    return registry.SURFACE if tag.startswith(_PREFIX) else _PLAIN[tag]
+    found = _PLAIN.get(tag)
+    if found is not None:
+        return found
+    if tag.startswith(_PREFIX):
+        return registry.SURFACE
+    raise KeyError(tag)
 
 
 def kind_of(tag: str) -> str:

@@ -1,0 +1,24 @@
+"""What every answer must be, whatever it says."""
+
+from typing import Any
+
+import httpx
+import orjson
+
+from app.problems import CODES
+
+
+def read(response: httpx.Response) -> Any:
+    """The JSON of an answer that must have succeeded."""
+    assert response.status_code == 200, response.text
+    return orjson.loads(response.content)
+
+
+def refused(response: httpx.Response, code: str, status: int | None = None) -> dict[str, Any]:
+    """The body of a problem with this code, which must come as server.md §12 says."""
+    body: dict[str, Any] = orjson.loads(response.content)
+    assert body.get("code") == code, response.text
+    assert response.status_code == body["status"] == (status or CODES[code])
+    assert response.headers["content-type"] == "application/problem+json"
+    assert body["detail"]
+    return body
