@@ -23,7 +23,7 @@ from app.routes import (
     sync_leases,
     sync_scope,
 )
-from app.server import Server
+from app.server import NO_TIMEOUT, PATIENT, Server
 from app.settings import Settings
 from app.sql.server_row import read_epoch
 
@@ -55,10 +55,11 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if settings.database_url is None:
             raise RuntimeError("no FOLDPOINT_DATABASE_URL; `foldpoint serve` starts an embedded one")
-        engine = create_engine(settings.database_url.get_secret_value(), settings.pool_size)
-        app.state.server = Server(engine, settings, await read_epoch(engine))
+        url = settings.database_url.get_secret_value()
+        engine, patient = create_engine(url, settings.pool_size), create_engine(url, PATIENT, **NO_TIMEOUT)
+        app.state.server = Server(engine, patient, create_engine(url, 1), settings, await read_epoch(engine))
         yield
-        await engine.dispose()
+        await app.state.server.stop()
 
     app = _Foldpoint(
         title="Foldpoint",

@@ -46,6 +46,11 @@ def dominates(one: Mapping[K, int], other: Mapping[K, int]) -> bool:
     return all(device in one and one[device] >= seq for device, seq in other.items())
 
 
+def join(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
+    """The smallest frontier that covers both."""
+    return {device: max(one.get(device, -1), other.get(device, -1)) for device in one.keys() | other.keys()}
+
+
 def read_frontier(value: Json) -> Frontier:
     """A frontier's JSON form. Raises Unreadable."""
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ import uvicorn
 
 from app.cli.database import DataDir, database, transaction
 from app.migrate import upgrade
+from app.server import PATIENT
 from app.services.tokens import issue_first_admin
 from app.settings import Settings
 
@@ -18,8 +19,8 @@ SHORTEST_ADMIN_TOKEN = 16
 #: Requests still running this long after a stop are cut; what they committed stays.
 STOP_SECONDS = 10
 
-#: What a process needs beside its pool: its listener, and a command or two.
-SPARE_CONNECTIONS = 5
+#: What a process needs beside its pool: patient work, the probe, and a command or two.
+SPARE_CONNECTIONS = PATIENT + 4
 
 
 def serve(

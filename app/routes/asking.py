@@ -64,6 +64,12 @@ class Asking:
             yield Work(connection, await reach(connection, self.caller, scope, right))
 
     @asynccontextmanager
+    async def reading_whole(self, scope: str) -> AsyncIterator[Work]:
+        """As `reading`, for a whole scope: it may take long, and waits for others that do."""
+        async with self.server.whole, reading(self.server.patient) as connection:
+            yield Work(connection, await reach(connection, self.caller, scope, Right.READ))
+
+    @asynccontextmanager
     async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:
         """An admin's first write makes the scope; a token bound to a device may name only that one."""
         async with writing(self.server.engine) as connection:

@@ -2,34 +2,16 @@
 
 import logging
 
-import asyncpg
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from app.away import DATABASE_ERRORS, unavailable
 from app.problems import Problem
 
 log = logging.getLogger("foldpoint")
-
-#: The database is away, too busy, or asks for a retry; nothing was stored.
-AWAY = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.QueryCanceledError,
-    asyncpg.InterfaceError,
-    PoolTimeout,
-    OSError,
-)
 
 
 def install(app: FastAPI) -> None:
@@ -37,7 +19,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _hung_up)
-    for kind in (*AWAY, DBAPIError):
+    for kind in DATABASE_ERRORS:
         app.add_exception_handler(kind, _database)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -77,11 +59,11 @@ async def _hung_up(_: Request, __: Exception) -> Response:
 
 
 async def _database(request: Request, error: Exception) -> Response:
-    cause = error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error
-    if not isinstance(cause, AWAY):
+    problem = unavailable(error)
+    if problem is None:
         return await _unexpected(request, error)
-    log.warning("%s: the database is away: %s", request.state.request_id, type(cause).__name__)
-    return _answer(Problem("unavailable", "the database does not answer now"))
+    log.warning("%s: the database is away or busy: %s", request.state.request_id, type(error).__name__)
+    return _answer(problem)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

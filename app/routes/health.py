@@ -26,7 +26,7 @@ async def healthz() -> Response:
 async def readyz(server: ServerDep) -> Response:
     """The database answers and its schema is this server's."""
     try:
-        async with asyncio.timeout(PING_S), server.engine.connect() as connection:
+        async with asyncio.timeout(PING_S), server.probe.connect() as connection:
             ready = await at_head(connection)
     except Exception as error:  # whatever keeps the database away, the answer is that it is
         raise Problem("unavailable", "the database does not answer") from error

@@ -28,12 +28,13 @@ async def state(
     if at is None:
         async with asking.reading(scope) as work:
             number = work.reach.existing
-        return StreamingResponse(state_answer(asking.server.engine, number), media_type="application/json")
+        text = state_answer(asking.server.patient, asking.server.whole, number)
+        return StreamingResponse(text, media_type="application/json")
     try:
         frontier = read_frontier(read_body(at.encode()))
     except Unreadable as error:
         raise unreadable(error) from error
-    async with asking.reading(scope) as work:
+    async with asking.reading_whole(scope) as work:
         return answer_bytes(await state_at_answer(await work.pg(), work.reach.existing, frontier))
 
 
@@ -44,7 +45,7 @@ def answer_bytes(text: bytes) -> Response:
 @router.get("/state/hash")
 async def state_hash(asking: AskingDep, scope: str) -> Response:
     """The hash of the folded state, with the frontier it is of."""
-    async with asking.reading(scope) as work:
+    async with asking.reading_whole(scope) as work:
         return answer(await hash_answer(await work.pg(), work.reach.existing))
 
 

@@ -58,5 +58,7 @@ async def gc(asking: AskingDep, scope: str) -> Response:
     """Drop the ops that every active device has acknowledged and a stored checkpoint covers."""
     async with asking.reading(scope, Right.SYNC) as work:
         number, sealed = work.reach.scope, work.reach.mode == "sealed"
-    dropped = {} if number is None or sealed else await collecting.collect(asking.server.engine, number)
-    return answer({"dropped": dropped})
+    if number is None or sealed:
+        return answer({"dropped": {}})
+    async with asking.server.whole:
+        return answer({"dropped": await collecting.collect(asking.server.patient, number)})

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.problems import Problem
 from app.sql.access import Grant, look_up
 from app.sql.scopes import ScopeNameTaken, ensure_scope
+from foldpoint.relay import Chain
 from foldpoint.slug import slug
 
 
@@ -67,6 +68,11 @@ class Reach(NamedTuple):
     def may_name(self, device: str) -> None:
         """Raises forbidden if the token is bound to another device; a slug or a raw id names it."""
         if self.bound is not None and device not in (self.bound, slug(self.bound)):
+            raise Problem("forbidden", "this token is bound to another device")
+
+    def may_write(self, chain: Chain) -> None:
+        """Raises forbidden if the token is bound to another device than the chain's: names can share a slug."""
+        if self.bound is not None and chain.device_id not in (None, self.bound):
             raise Problem("forbidden", "this token is bound to another device")
 
 

@@ -82,10 +82,12 @@ async def _admit(
             reach = require(batch.caller, locked.grant, scope, Right.SYNC)
             reach.may_name(batch.device)
             refuse_hosted(batch.device)
+            line = await turn.line(batch)
+            reach.may_write(line.device.chain)
         except Problem as problem:
             answers.append(problem)
         else:
-            answers.append(await turn.take(batch, reach))
+            answers.append(await turn.take(batch, line, reach))
     if turn is not None:
         await turn.write(settings.eviction_horizon_ms)
     return answers
@@ -151,9 +153,10 @@ class _Turn:
         bounds = Bounds.of(mode, locked.now_ms, settings.max_clock_skew_ms, locked.max_wall_ms)
         return cls(pg, locked.grant.scope, bounds)
 
-    async def take(self, batch: Batch, reach: Reach) -> Admitted:
+    async def take(self, batch: Batch, line: _Line, reach: Reach) -> Admitted:
         """Judge a batch op by op; the first refusal ends it, and what was accepted before stays."""
-        line, admitted = await self._line(batch), Admitted()
+        admitted = Admitted()
+        line.contact |= batch.on_wire
         async with Appending(self.pg, self.scope) as appending:
             async for arrivals in batch.reading.parts():
                 if any(arrival.op.seq < line.device.chain.next_seq for arrival in arrivals):
@@ -186,18 +189,18 @@ class _Turn:
                 self.bounds = replace(self.bounds, mode=mode_of(arrival.op))
         return accepted
 
-    async def _line(self, batch: Batch) -> _Line:
+    async def line(self, batch: Batch) -> _Line:
+        """The device of a batch, as this turn has it."""
         line = self.lines.get(batch.device)
         if line is None:
             device = await devices.load(self.pg, self.scope, batch.device)
             line = self.lines[batch.device] = _Line(device, device.chain)
-        line.contact |= batch.on_wire
         return line
 
     async def _hold(self, line: _Line, arrivals: Sequence[Arrival]) -> None:
         """Load the ids at seqs that the chain already has and the batch brings again."""
         seqs = [arrival.op.seq for arrival in arrivals if arrival.op.seq < line.device.chain.next_seq]
-        ids = await ops.held_ids(self.pg, self.scope, line.no, min(seqs), max(seqs))
+        ids = await ops.held_ids(self.pg, self.scope, line.no, seqs)
         line.held.update((seq, op_id_text(raw)) for seq, raw in ids.items())
 
     async def write(self, horizon_ms: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, NamedTuple, ParamSpec, TypeVar
+from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -68,7 +68,7 @@ def stream_of(op: Op) -> bytes | None:
 
 class _Claim(msgspec.Struct):
     seq: Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
-    op_id: str | None = None
+    op_id: Any = None
 
 
 _SPLIT = msgspec.json.Decoder(list[msgspec.Raw])
@@ -88,7 +88,8 @@ def in_seq_order(body: bytes) -> list[Sent]:
         except (msgspec.DecodeError, RecursionError):
             claim = _Claim(highest)
         highest = max(highest, claim.seq)
-        ordered.append((claim.seq, Sent(place, claim.op_id, text)))
+        op_id = claim.op_id if isinstance(claim.op_id, str) else None
+        ordered.append((claim.seq, Sent(place, op_id, text)))
     ordered.sort(key=lambda entry: entry[0])
     return [sent for _, sent in ordered]
 

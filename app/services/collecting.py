@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.services.making_checkpoints import make_at_head
 from app.sql import checkpoints, devices, gc, scopes
-from app.sql.transactions import driver, writing
-from foldpoint.frontier import dominates
+from app.sql.transactions import begun, driver, writing
+from foldpoint.frontier import dominates, join
 from foldpoint.relay import stable_frontier
 
 
@@ -35,12 +35,9 @@ async def collect(engine: AsyncEngine, scope: int) -> dict[str, int]:
     Where no single stored checkpoint covers every floor, one is made at the head first: a bootstrap can use
     one checkpoint only.
     """
-    async with writing(engine) as connection:
-        pinned = await _pin(connection, scope, await _targets(connection, scope))
-    if not pinned:
-        made = await make_at_head(engine, scope)
-        async with writing(engine) as connection:
-            await checkpoints.point(await driver(connection), scope, latest=made, base=made)
+    if not await _pinned(engine, scope):
+        await make_at_head(engine, scope)
+        await _pinned(engine, scope)
     dropped: Counter[str] = Counter()
     while True:
         async with writing(engine) as connection:
@@ -50,12 +47,16 @@ async def collect(engine: AsyncEngine, scope: int) -> dict[str, int]:
         dropped[step[0]] += step[1]
 
 
+async def _pinned(engine: AsyncEngine, scope: int) -> bool:
+    async with writing(engine) as connection:
+        return await _pin(connection, scope, await _targets(connection, scope))
+
+
 async def _targets(connection: AsyncConnection, scope: int) -> list[Target]:
     """What may go now, judged under the scope's lock."""
-    roster = await devices.roster(connection, scope)
-    pg = await driver(connection)
+    pg = await begun(connection)
     await scopes.hold(pg, scope)
-    stable = stable_frontier(roster.values())
+    stable = stable_frontier((await devices.roster(connection, scope)).values())
     if stable is None:
         return []
     covered, targets = await checkpoints.coverage(pg, scope), []
@@ -69,25 +70,24 @@ async def _targets(connection: AsyncConnection, scope: int) -> list[Target]:
 
 
 async def _pin(connection: AsyncConnection, scope: int, targets: Sequence[Target]) -> bool:
-    """Point the base at one exact checkpoint that covers every floor, as it is and as it will be, if one does.
+    """Point base and latest at one exact checkpoint that covers every floor, as it is and as it will be.
 
-    The latest checkpoint must do so too: it is what a fresh device bootstraps from.
+    False if none is stored that does, and dominates the latest: devices hold that one already, and a fresh one
+    bootstraps from it.
     """
     if not targets:
         return True
     pg = await driver(connection)
-    floors = {
-        no: chain.dropped_below - 1 for no, chain in (await devices.chains(pg, scope)).items() if chain.dropped_below
-    }
+    chains = (await devices.chains(pg, scope)).items()
+    floors = {no: chain.dropped_below - 1 for no, chain in chains if chain.dropped_below}
     floors.update((target.device, target.upto) for target in targets)
     frontiers = await checkpoints.exact_frontiers(pg, scope)
-    able = [checkpoint for checkpoint, frontier in frontiers.items() if dominates(frontier, floors)]
-    if not able:
-        return False
     latest = await checkpoints.latest(pg, scope)
-    usable = latest is not None and dominates(frontiers.get(latest.id, {}), floors)
-    await checkpoints.point(pg, scope, base=max(able), latest=None if usable else max(able))
-    return True
+    needed = floors if latest is None else join(floors, await checkpoints.seqs(pg, latest.id))
+    able = [checkpoint for checkpoint, frontier in frontiers.items() if dominates(frontier, needed)]
+    if able:
+        await checkpoints.point(pg, scope, base=max(able), latest=max(able))
+    return bool(able)
 
 
 async def _step(connection: AsyncConnection, scope: int) -> tuple[str, int] | None:

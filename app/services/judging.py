@@ -11,6 +11,7 @@ from app.problems import Problem
 from app.services.past import checkpoint_at
 from app.sql import checkpoints, devices, ops, scopes
 from app.sql.transactions import Driver, begun, exclusive, reading
+from foldpoint.admission import I64_MAX
 from foldpoint.canonical import Unreadable, read_json
 from foldpoint.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from foldpoint.frontier import Covered
@@ -22,6 +23,7 @@ class Judging:
     """Judges one checkpoint at a time per scope, and to the end even if the client hangs up."""
 
     engine: AsyncEngine
+    whole: asyncio.Semaphore
     turns: defaultdict[int, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     running: set[asyncio.Task[bool]] = field(default_factory=set)
 
@@ -32,13 +34,19 @@ class Judging:
         task.add_done_callback(self.running.discard)
         return await asyncio.shield(task)
 
+    async def stop(self) -> None:
+        """Wait for what is being judged."""
+        await asyncio.gather(*self.running, return_exceptions=True)
+
     async def _put(self, scope: int, body: bytes) -> bool:
-        offered = await asyncio.to_thread(_read, body)
-        async with self.turns[scope]:
-            if await self._again(scope, offered):
-                return False
-            await self._judge(scope, offered)
-            return await self._store(scope, offered)
+        async with self.turns[scope], self.whole:
+            offered = await asyncio.to_thread(_read, body)
+            async with exclusive(self.engine) as turn:
+                await scopes.judge_alone(turn, scope)
+                if await self._again(scope, offered):
+                    return False
+                await self._judge(scope, offered)
+                return await self._store(scope, offered)
 
     async def _again(self, scope: int, offered: Checkpoint) -> bool:
         async with exclusive(self.engine) as pg:
@@ -52,12 +60,10 @@ class Judging:
         try:
             await asyncio.to_thread(offered.verify)
         except CheckpointError as error:
-            raise Problem(
-                "checkpoint_invalid", str(error), {"expected": error.expected, "actual": error.actual}
-            ) from error
+            facts = {"expected": error.expected, "actual": error.actual}
+            raise Problem("checkpoint_invalid", str(error), facts) from error
         async with reading(self.engine) as connection:
             pg = await begun(connection)
-            await scopes.judge_alone(pg, scope)
             await _check_frontier(pg, scope, offered.frontier)
             try:
                 own = await checkpoint_at(pg, scope, {d: entry.seq for d, entry in offered.frontier.items()})
@@ -81,9 +87,9 @@ class Judging:
         raise problem
 
     async def _store(self, scope: int, offered: Checkpoint) -> bool:
+        pieces = await asyncio.to_thread(lambda: list(offered.pieces()))
+        size = sum(len(piece) for piece in pieces)
         async with exclusive(self.engine) as pg:
-            pieces = await asyncio.to_thread(lambda: list(offered.pieces()))
-            size = sum(len(piece) for piece in pieces)
             stored = await checkpoints.add(pg, scope, offered.checkpoint_hash, offered.state_hash, size)
             if stored is None:
                 return False
@@ -121,6 +127,8 @@ async def _check_frontier(pg: Driver, scope: int, frontier: Mapping[str, Covered
     """Raises checkpoint_unverified for a frontier that the chains do not bear out (car-sync.md §11.6)."""
     chains = {chain.device_id: (no, chain) for no, chain in (await devices.chains(pg, scope)).items()}
     for device in sorted(frontier):
+        if frontier[device].seq > I64_MAX:
+            raise Problem("checkpoint_unverified", f"{device}: no op is held above 2^63-1", {"device_id": device})
         no, chain = chains.get(device, (0, None))
         held = await ops.covered_at(pg, scope, no, device, frontier[device].seq)
         detail = unverified(chain, frontier[device], {} if held is None else {held.seq: held.head})

@@ -36,11 +36,14 @@ class Lanes(Generic[Work, Done]):
         lane = self._lanes.setdefault(scope, _Lane())
         done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         lane.waiting.append((work, done))
-        async with lane.turn:
-            while not done.done():
-                await self._take_waiting(scope, lane)
-        if not lane.waiting and not lane.turn.locked():
-            self._lanes.pop(scope, None)
+        try:
+            async with lane.turn:
+                while not done.done():
+                    await self._take_waiting(scope, lane)
+        finally:
+            lane.waiting = [entry for entry in lane.waiting if entry[1] is not done]
+            if not lane.waiting and not lane.turn.locked():
+                self._lanes.pop(scope, None)
         return await done
 
     async def _take_waiting(self, scope: str, lane: _Lane[Work, Done]) -> None:

@@ -5,7 +5,7 @@ above C was dropped. The empty checkpoint is one of them.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from app.problems import Problem
@@ -35,14 +35,19 @@ class Past(NamedTuple):
     numbers: dict[str, int]
 
 
-async def locate(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Past:
-    """The nearest way to a frontier. Raises frontier_collected if ops that it needs are gone."""
+async def locate(pg: Driver, scope: int, frontier: Mapping[str, int], starts: Collection[int] | None = None) -> Past:
+    """The nearest way to a frontier. Raises frontier_collected if ops that it needs are gone.
+
+    `starts` are the checkpoints that may be begun at, beside nothing at all; None stands for every exact one.
+    """
     chains = await devices.chains(pg, scope)
     numbers = {chain.device_id: no for no, chain in chains.items() if chain.device_id is not None}
     wanted = _wanted(chains, frontier)
     frontiers = await checkpoints.exact_frontiers(pg, scope)
     able: dict[int | None, list[Span]] = {}
     for start, covered in [(None, {}), *frontiers.items()]:
+        if start is not None and starts is not None and start not in starts:
+            continue
         spans = [Span(no, covered.get(no, -1), seq) for no, seq in wanted.items() if seq > covered.get(no, -1)]
         if dominates(wanted, covered) and all(chains[s.device].dropped_below <= s.after + 1 for s in spans):
             able[start] = spans
@@ -79,12 +84,14 @@ async def read_stored(pg: Driver, checkpoint: int) -> Checkpoint:
     return await asyncio.to_thread(lambda: read_checkpoint(read_json(text)))
 
 
-async def checkpoint_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Checkpoint:
-    """Our own checkpoint at a frontier. Raises frontier_collected.
+async def checkpoint_at(
+    pg: Driver, scope: int, frontier: Mapping[str, int], starts: Collection[int] | None = None
+) -> Checkpoint:
+    """Our own checkpoint at a frontier, from one of these starts. Raises frontier_collected.
 
     A device that the frontier names and that has no such op is left out: the hashes will tell.
     """
-    past = await locate(pg, scope, frontier)
+    past = await locate(pg, scope, frontier, starts)
     start = {} if past.start is None else await checkpoints.frontier(pg, past.start)
     covered: dict[str, Covered] = {}
     for device, seq in frontier.items():

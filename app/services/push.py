@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.away import DATABASE_ERRORS, unavailable
 from app.problems import Problem
 from app.services.access import Caller
 from app.services.admitting import Admitted, Batch, admit
@@ -50,6 +51,10 @@ class Pushed:
         ids = {one.place: one.op_id for one in sent}
         return cls([Result.NOT_ATTEMPTED] * len(sent), [ids[place] for place in range(len(sent))])
 
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"accepted": self.accepted, "deduped": self.deduped}
+
     def take(self, admitted: Admitted) -> None:
         self.accepted += len(admitted.stored)
         self.deduped += len(admitted.duplicates)
@@ -89,7 +94,11 @@ class Pusher:
             try:
                 pushed.take(await self.lanes.run(scope, Batch(caller, device, reading, on_wire)))
             except Problem as problem:
-                raise problem.beside(accepted=pushed.accepted, deduped=pushed.deduped) from problem
+                raise problem.beside(**pushed.counts) from problem
+            except DATABASE_ERRORS as error:
+                if (away := unavailable(error)) is None:
+                    raise
+                raise away.beside(**pushed.counts) from error
             if pushed.refusal is not None:
                 break
         return pushed

@@ -12,7 +12,7 @@ from app.problems import Problem
 from app.services import past
 from app.services.checking_chains import Chains, check_chains
 from app.services.state_text import state_pieces
-from app.sql import audit, checkpoints, devices
+from app.sql import audit, checkpoints, devices, streams
 from app.sql.checkpoints import Stored
 from app.sql.rows import record_of
 from app.sql.transactions import Driver, begun, reading
@@ -56,7 +56,7 @@ async def _check_counters(pg: Driver, scope: int, chains: Chains) -> AsyncIterat
 async def _check_state(pg: Driver, scope: int) -> AsyncIterator[str]:
     heads = {c.device_id: c.head.seq for c in (await devices.chains(pg, scope)).values() if c.device_id and c.head}
     try:
-        folded = await past.state_at(pg, scope, await past.locate(pg, scope, heads))
+        folded = await past.state_at(pg, scope, await past.locate(pg, scope, heads, await _origin(pg, scope)))
     except Problem as problem:
         yield f"the state cannot be rebuilt: {problem.detail}"
         return
@@ -64,14 +64,28 @@ async def _check_state(pg: Driver, scope: int) -> AsyncIterator[str]:
     if text != folded.text():
         for fault in _differences(read_state(read_json(text)), folded):
             yield fault
-    expected: dict[str, int] = {}
-    for turn in turns(folded.log_entries(conversation.SURFACE.name)):
-        expected[turn.conversation_id] = expected.get(turn.conversation_id, 0) + 1
-    rows = await audit.streams(pg, scope, conversation.SURFACE.number)
-    listed = {row["name"].decode(): row["records"] for row in rows}
+    async for fault in _check_conversations(pg, scope, folded):
+        yield fault
+
+
+async def _check_conversations(pg: Driver, scope: int, folded: SyncState) -> AsyncIterator[str]:
+    said = turns(folded.log_entries(conversation.SURFACE.name))
+    expected = streams.growth_of((turn.conversation_id, turn.hlc) for turn in said)
+    listed = {one.name: one for one in await streams.every(pg, scope, conversation.SURFACE.number)}
     for name in sorted(expected.keys() | listed.keys()):
-        if expected.get(name, 0) != listed.get(name, 0):
-            yield f"conversation {name!r} lists {listed.get(name, 0)} turns, there are {expected.get(name, 0)}"
+        turns_listed = listed[name].records if name in listed else 0
+        turns_said = expected[name].records if name in expected else 0
+        if turns_listed != turns_said:
+            yield f"conversation {name!r} lists {turns_listed} turns, there are {turns_said}"
+        elif (listed[name].first, listed[name].last) != (expected[name].first, expected[name].last):
+            yield f"conversation {name!r} lists other first and last stamps than its turns have"
+
+
+async def _origin(pg: Driver, scope: int) -> list[int]:
+    """Where a refold begins: at the pinned base if ops were dropped, else at nothing, never at what it checks."""
+    dropped = any(floor["dropped_below"] for floor in await audit.floors(pg, scope))
+    base = (await audit.scope_row(pg, scope))["base_checkpoint"]
+    return [base] if dropped and base is not None else []
 
 
 def _differences(stored: SyncState, folded: SyncState) -> list[str]:
@@ -108,7 +122,8 @@ async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
     row = await audit.scope_row(pg, scope)
     stored = await checkpoints.listed(pg, scope, 2**63 - 1, 2**31 - 1)
     for one in stored:
-        async for fault in _check_checkpoint(pg, scope, one):
+        earlier = [other.id for other in stored if other.id < one.id]
+        async for fault in _check_checkpoint(pg, scope, one, earlier):
             yield f"checkpoint {one.hash}: {fault}"
     for pointer in ("latest_checkpoint", "base_checkpoint"):
         if row[pointer] is not None and row[pointer] not in {one.id for one in stored}:
@@ -121,7 +136,11 @@ async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
         yield "the base does not cover every device's floor"
 
 
-async def _check_checkpoint(pg: Driver, scope: int, stored: Stored) -> AsyncIterator[str]:
+async def _check_checkpoint(pg: Driver, scope: int, stored: Stored, earlier: list[int]) -> AsyncIterator[str]:
+    """Hashes and text of a checkpoint; and its state against a fold that begins at an earlier one, or at nothing.
+
+    A checkpoint below whose frontier ops were dropped, and that nothing earlier leads to, is the origin itself.
+    """
     text = b"".join([piece async for piece in checkpoints.text(pg, stored.id, stored.size)])
     checkpoint = read_checkpoint(read_json(text))
     try:
@@ -135,7 +154,7 @@ async def _check_checkpoint(pg: Driver, scope: int, stored: Stored) -> AsyncIter
     if await checkpoints.frontier(pg, stored.id) != checkpoint.frontier:
         yield "its frontier's rows are not those of its text"
     try:
-        own = await past.checkpoint_at(pg, scope, {d: entry.seq for d, entry in checkpoint.frontier.items()})
+        own = await past.checkpoint_at(pg, scope, {d: entry.seq for d, entry in checkpoint.frontier.items()}, earlier)
     except Problem:
         return
     if stored.exact and state_hash(own.state) != checkpoint.state_hash:

@@ -1,5 +1,6 @@
 """The whole folded state, as `/state` and `/state/hash` give it."""
 
+from asyncio import Semaphore
 from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
@@ -23,13 +24,13 @@ async def hash_answer(pg: Driver, scope: int) -> dict[str, Any]:
     return await _head(pg, scope, await state_hash(pg, scope))
 
 
-async def state_answer(engine: AsyncEngine, scope: int) -> AsyncIterator[bytes]:
+async def state_answer(engine: AsyncEngine, whole: Semaphore, scope: int) -> AsyncIterator[bytes]:
     """The answer with the state in it, read from one snapshot to the end before any of it is sent.
 
     A reader that stops reading so keeps a file waiting, and no connection; what is small stays in memory.
     """
     with SpooledTemporaryFile(SPOOLED_BYTES) as spool:
-        async with reading(engine) as connection:
+        async with whole, reading(engine) as connection:
             pg, digest = await begun(connection), sha256()
             async for piece in state_pieces(pg, scope):
                 digest.update(piece)

@@ -18,10 +18,6 @@ select a.name as agent, s.key, s.epoch, s.failed, s.wall_ms, s.counter, d.id as 
 from run_seen s join agent a on a.scope = s.scope and a.key = s.agent join device d on d.no = s.device
 where s.scope = $1
 """
-STREAMS = """
-select name, records, first_wall_ms, first_counter, first_device, last_wall_ms, last_counter, last_device
-from stream where scope = $1 and surface = $2 and records > 0
-"""
 TAGS = "select device, tag, first_seq from op_scope where scope = $1"
 
 
@@ -36,10 +32,6 @@ async def floors(pg: Driver, scope: int) -> list[Row]:
 
 async def seen(pg: Driver, scope: int) -> list[Row]:
     return await pg.fetch(SEEN, scope)
-
-
-async def streams(pg: Driver, scope: int, surface: int) -> list[Row]:
-    return await pg.fetch(STREAMS, scope, surface)
 
 
 async def first_seqs(pg: Driver, scope: int) -> dict[tuple[int, str], int]:

@@ -1,5 +1,6 @@
 """Stored checkpoints: their text in compressed chunks, their frontiers, and which is latest and base."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from app.sql.transactions import Driver, Row
 from foldpoint.frontier import Covered
 from foldpoint.hlc import Hlc
 
+ADDRESS = re.compile(r"ckpt-[0-9a-f]{32}")
 #: Canonical text of one chunk, before compression.
 CHUNK_BYTES = 256 * 1024
 
@@ -34,7 +36,7 @@ LISTED = f"select {COLUMNS} from checkpoint where scope = $1 and id < $2 order b
 
 
 async def by_hash(pg: Driver, scope: int, hash_: str) -> Stored | None:
-    return _stored(await pg.fetchrow(BY_HASH, scope, hash_))
+    return _stored(await pg.fetchrow(BY_HASH, scope, hash_)) if ADDRESS.fullmatch(hash_) else None
 
 
 async def latest(pg: Driver, scope: int) -> Stored | None:
@@ -80,6 +82,12 @@ def _covered(row: Row) -> tuple[str, Covered]:
     device = row["device_id"].decode()
     hlc = Hlc(row["wall_ms"], row["counter"], device)
     return device, Covered(row["seq"], hlc, op_id_text(row["op_id"]))
+
+
+async def seqs(pg: Driver, checkpoint: int) -> dict[int, int]:
+    """What a checkpoint covers, as device number to seq."""
+    rows = await pg.fetch("select device, seq from checkpoint_frontier where checkpoint = $1", checkpoint)
+    return {row["device"]: row["seq"] for row in rows}
 
 
 EXACT_FRONTIERS = """

@@ -90,17 +90,23 @@ class Appending:
 
 #: A page of large ops ends once it holds about so much.
 PAGE_BYTES = 4 * 1024 * 1024
+#: However many devices there are, each may give so many ops, and so much, to a page.
+EACH = 64
+LEAST_BYTES = 32 * 1024
 
-HELD = "select seq, op_id from op where scope = $1 and device = $2 and seq between $3 and $4"
+HELD = """
+select o.seq, o.op_id from unnest($3::bigint[]) as s(seq)
+cross join lateral (select seq, op_id from op where scope = $1 and device = $2 and seq = s.seq limit 1) o
+"""
 
 
-async def held_ids(pg: Driver, scope: int, device: int, first: int, last: int) -> dict[int, bytes]:
+async def held_ids(pg: Driver, scope: int, device: int, seqs: Sequence[int]) -> dict[int, bytes]:
     """The raw op ids held at these seqs."""
-    return {row["seq"]: row["op_id"] for row in await pg.fetch(HELD, scope, device, first, last)}
+    return {row["seq"]: row["op_id"] for row in await pg.fetch(HELD, scope, device, seqs)}
 
 
-#: Each device gives at most $5 ops and about $6 bytes. A page ends at the smallest stamp at which a device
-#: was cut short, so that it is a per-device prefix of what remains and costs the same wherever it begins.
+#: Each device gives at most $5 ops and about $6 bytes. A page ends after $7 ops, or at the smallest stamp at which
+#: a device was cut short: either way it is a per-device prefix of what remains, and costs the same wherever it begins.
 PAGE = """
 with part as materialized (
     select o.*, d.id as device_id,
@@ -120,13 +126,14 @@ with part as materialized (
     select * from part
     where not exists (select from cut)
        or (wall_ms, counter, device_id) <= (select wall_ms, counter, device_id from cut)
+    order by wall_ms, counter, device_id, op_id limit $7
 )
 """
 
 PAGE_TEXT = (
     PAGE
     + """
-select string_agg(body, $7 order by wall_ms, counter, device_id, op_id) as body, count(*) as ops,
+select string_agg(body, $8 order by wall_ms, counter, device_id, op_id) as body, count(*) as ops,
        (select jsonb_object_agg(device, last) from (select device, max(seq) as last from page group by 1) m)::text
          as reached
 from page
@@ -176,6 +183,7 @@ async def bodies(pg: Driver, scope: int, spans: Sequence[Span], limit: int) -> t
     return [row["body"] for row in rows], {row["device"]: row["seq"] for row in rows}
 
 
-def _columns(spans: Sequence[Span], limit: int) -> tuple[list[int], list[int], list[int], int, int]:
-    each, budget = max(1, limit // len(spans)), PAGE_BYTES // len(spans)
-    return [s.device for s in spans], [s.after for s in spans], [s.upto for s in spans], each, budget
+def _columns(spans: Sequence[Span], limit: int) -> tuple[list[int], list[int], list[int], int, int, int]:
+    each = max(min(EACH, limit), limit // len(spans))
+    budget = max(PAGE_BYTES // len(spans), LEAST_BYTES)
+    return [s.device for s in spans], [s.after for s in spans], [s.upto for s in spans], each, budget, limit

@@ -70,7 +70,7 @@ select name, records, first_wall_ms, first_counter, first_device, last_wall_ms, 
 from stream
 where scope = $1 and surface = $2 and records > 0
   and ($3::bytea is null or (substr(name, 1, 224), name) > (substr($3, 1, 224), $3))
-order by substr(name, 1, 224), name limit $4
+order by substr(name, 1, 224), name limit $4::bigint::bigint
 """
 
 
@@ -90,7 +90,12 @@ async def name_of(pg: Driver, scope: int, surface: int, key: bytes) -> bytes | N
     return name
 
 
-async def listed(pg: Driver, scope: int, surface: int, after: bytes | None, limit: int) -> list[Stream]:
+async def every(pg: Driver, scope: int, surface: int) -> list[Stream]:
+    """Every stream of a surface that has records, by name."""
+    return await listed(pg, scope, surface, None, None)
+
+
+async def listed(pg: Driver, scope: int, surface: int, after: bytes | None, limit: int | None) -> list[Stream]:
     """Streams by name in byte order, those after a name; nothing else of them is read."""
     rows = await pg.fetch(LIST, scope, surface, after, limit)
     return [Stream(row["name"].decode(), row["records"], _hlc(row, "first"), _hlc(row, "last")) for row in rows]

@@ -1,5 +1,6 @@
 """`verify` finds every kind of damage: each case changes rows behind the server's back, in its own database."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -63,7 +64,7 @@ async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     ops: list[Op] = [log.append(START_MS, "personal", surface, payload) for surface, payload in CONTENT]
     body = orjson.dumps([orjson.Fragment(op.text()) for op in ops])
     await Pusher(engine, Settings()).push(Caller(b"", root=True), "user_ada", "mac", body, on_wire=True)
-    await Judging(engine).put(1, b"".join(checkpoint_from_ops(ops).pieces()))
+    await Judging(engine, asyncio.Semaphore(1)).put(1, b"".join(checkpoint_from_ops(ops).pieces()))
     yield engine
     await engine.dispose()
 

@@ -152,15 +152,22 @@ async def test_where_no_single_checkpoint_covers_every_floor_one_is_made_at_the_
 
 
 async def test_the_latest_checkpoint_always_reaches_every_floor(device: NewDevice, scope: str) -> None:
-    """A checkpoint that does not dominate stays behind the pointer; a bootstrap from it would be truncated."""
-    mac, phone = await two_devices(device)
-    await mac.client.put(f"/sync/{scope}/checkpoints", content=checkpoint_text([*mac.ops[:1], *phone.ops]))
-    await mac.client.put(f"/sync/{scope}/checkpoints", content=checkpoint_text([*mac.ops, *phone.ops[:2]]))
+    """Where none that is stored covers every floor and dominates the latest, the server makes one at the head."""
+    mac, phone = device("mac"), device("phone")
+    mac.facts(4)
+    phone.facts(3)
+    phone.wall_ms += 100
+    phone.facts(1)
     for each in (mac, phone):
-        await each.ack(phone.ops[-1].hlc)
-    await gc(mac.client, scope)
+        await each.push()
+    for covered in ([*mac.ops[:2], *phone.ops], [*mac.ops, *phone.ops[:3]]):
+        read(await mac.client.put(f"/sync/{scope}/checkpoints", content=checkpoint_text(covered)))
+    for each in (mac, phone):
+        await each.ack(mac.ops[-1].hlc)
+    assert await gc(mac.client, scope) == {"mac": 4, "phone": 3}
     frontier = {name: entry["seq"] for name, entry in (await latest(mac.client, scope))["frontier"].items()}
-    assert (await mac.pull(frontier)).status_code == 200
+    assert frontier == {"mac": 3, "phone": 3}
+    assert op_ids(await mac.pull(frontier)) == []
 
 
 async def test_an_evicted_device_holds_nothing_back(device: NewDevice, scope: str, database: Any) -> None:

@@ -1,0 +1,38 @@
+"""Database errors after which the same request may work: nothing of its last transaction was stored."""
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from app.problems import Problem
+
+#: The database is away, too busy, not a primary, or asks for a retry.
+AWAY: tuple[type[Exception], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.InterfaceError,
+    PoolTimeout,
+    ConnectionError,
+    TimeoutError,
+)
+
+
+#: What a transaction may end in that `unavailable` can judge.
+DATABASE_ERRORS: tuple[type[Exception], ...] = (DBAPIError, *AWAY)
+
+
+def unavailable(error: Exception) -> Problem | None:
+    """The problem a client is told, or None if the error is a fault of ours."""
+    cause = error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error
+    return Problem("unavailable", "the database does not answer now") if isinstance(cause, AWAY) else None
