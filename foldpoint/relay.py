@@ -80,8 +80,13 @@ def _judge_next(chain: Chain, op: Op) -> Refusal | None:
 
 
 def _broken(op: Op, detail: str) -> Refusal:
-    facts: dict[str, Json] = {"device_id": op.device_id, "seq": op.seq, "op_id": op.op_id}
-    return Refusal("chain_broken", f"op {op.op_id}: {detail}", facts)
+    facts: dict[str, Json] = {"device_id": op.device_id, "seq": op.seq, "op_id": _named(op)}
+    return Refusal("chain_broken", f"op {_named(op)}: {detail}", facts)
+
+
+def _named(op: Op) -> str:
+    """What a refusal calls an op whose id is not verified: it may be of any length."""
+    return op.op_id[:64]
 
 
 def _fork(op: Op, held: str) -> Refusal:

@@ -7,7 +7,7 @@ from app.settings import Settings
 from app.sql import devices
 from app.sql.transactions import driver
 from foldpoint import relay
-from foldpoint.admission import HOSTED_PREFIX
+from foldpoint.admission import HOSTED_PREFIX, MAX_DEVICE_ID_BYTES
 from foldpoint.hlc import Hlc
 from foldpoint.relay import Acknowledged, RosterEntry
 
@@ -29,7 +29,9 @@ async def entry(connection: AsyncConnection, scope: int, no: int) -> RosterEntry
 
 
 async def acknowledge(connection: AsyncConnection, scope: int, no: int, hlc: Hlc) -> Acknowledged:
-    """Take the ack of a device that has just made contact."""
+    """Take the ack of a device that has just made contact. Raises invalid_request for an id no device can have."""
+    if len(hlc.device_id.encode()) > MAX_DEVICE_ID_BYTES:
+        raise Problem("invalid_request", f"a device id may have {MAX_DEVICE_ID_BYTES} bytes", {"path": "device_id"})
     entries = await devices.roster(connection, scope)
     own = entries.pop(no)
     outcome = relay.acknowledge(own, entries.values(), hlc)

@@ -63,10 +63,6 @@ scope = Table(
     Column("sealed_ops", BigInteger, nullable=False, server_default="0"),
     Column("closed_intents", BigInteger, nullable=False, server_default="0"),
     Column("max_wall_ms", BigInteger, nullable=False, server_default="0"),
-    #: Ops ever admitted, and how many of them, and records, the last checkpoint at the head had.
-    Column("admitted", BigInteger, nullable=False, server_default="0"),
-    Column("checkpointed", BigInteger, nullable=False, server_default="0"),
-    Column("checkpointed_records", BigInteger, nullable=False, server_default="0"),
     Column("latest_checkpoint", BigInteger),
     Column("base_checkpoint", BigInteger),
     Column("problem", Text),
