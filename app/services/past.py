@@ -64,6 +64,8 @@ async def state_at(pg: Driver, scope: int, past: Past) -> SyncState:
     spans, waiting = past.spans, list[Op]()
     while spans:
         texts, reached = await ops.bodies(pg, scope, spans, PAGE)
+        if not texts:
+            raise Problem("frontier_collected", "ops that this frontier needs are not there")
         waiting += await asyncio.to_thread(_readable, texts)
         spans = [span for span in advance(spans, reached) if span.after < span.upto]
         if waiting and (len(waiting) >= FOLD_OPS or not spans):

@@ -52,6 +52,7 @@ async def test_a_limit_gives_the_last_turns_and_the_way_back(mac: Device, scope:
     assert contents(answer) == ["2", "3", "4", "5", "6"]
     answer = await window(mac.client, scope, limit=3, after=answer["after"])
     assert (contents(answer), answer["after"]) == (["7", "8", "9"], None)
+    assert contents(await window(mac.client, scope, limit=2, before=answer["before"])) == ["5", "6"]
     answer = await window(mac.client, scope, limit=10)
     assert (contents(answer), answer["before"]) == ([str(n) for n in range(10)], None)
 

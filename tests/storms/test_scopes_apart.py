@@ -1,0 +1,88 @@
+"""One scope's lock keeps nobody else waiting: no other scope, and no reader of that scope."""
+
+import asyncio
+from random import Random  # noqa: TID251 - the type of `dice`
+from typing import Any
+
+import pytest
+
+from tests.storms.devices import Device, body_of, devices
+from tests.storms.fleet import Fleet
+from tests.storms.readers import Pager, Puller
+from tests.storms.stored import check, held_device, held_scope, until_waiting
+
+#: Calls on a scope that need not wait for its writer: method, rest of the path, what is sent.
+READS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "glance": ("GET", "/v1/scopes/{}/", {}),
+    "state": ("GET", "/v1/scopes/{}/state", {}),
+    "state hash": ("GET", "/v1/scopes/{}/state/hash", {}),
+    "past state": ("GET", "/v1/scopes/{}/state", {"params": {"at": '{"device-0":2}'}}),
+    "transcript": ("GET", "/v1/scopes/{}/transcript", {"params": {"conversation": "c1"}}),
+    "resume": ("GET", "/v1/scopes/{}/resume", {"params": {"conversation": "c1"}}),
+    "conversations": ("GET", "/v1/scopes/{}/conversations", {}),
+    "log": ("GET", "/v1/scopes/{}/log/knowledge", {}),
+    "registry": ("GET", "/v1/scopes/{}/registries/config", {}),
+    "committed run": ("GET", "/v1/scopes/{}/committed-run", {"params": {"agent": "planner", "run": "run-1"}}),
+    "agent": ("GET", "/v1/scopes/{}/agents", {"params": {"agent": "planner"}}),
+    "roster": ("GET", "/v1/scopes/{}/roster", {}),
+    "checkpoints": ("GET", "/v1/scopes/{}/checkpoints", {}),
+    "latest checkpoint": ("GET", "/sync/{}/checkpoints/latest", {}),
+    "stable frontier": ("GET", "/sync/{}/stable-frontier", {}),
+    "contact of a known device": ("POST", "/sync/{}/devices/device-1", {}),
+    "contact of a new device": ("POST", "/sync/{}/devices/newcomer", {}),
+    "ack": ("POST", "/sync/{}/devices/device-1/ack", {"json": {"wall_ms": 1, "counter": 0, "device_id": "device-1"}}),
+    "lease": ("POST", "/sync/{}/leases/planner/acquire", {"json": {"device_id": "device-1", "ttl_ms": 1}}),
+}
+
+
+async def push_something(fleet: Fleet, scope: str, device: Device) -> None:
+    device.write(4)
+    await device.push(fleet, scope)
+
+
+@pytest.mark.parametrize("where", ["before the insert", "before the commit"])
+async def test_a_held_scope_is_read_and_other_scopes_are_written(
+    fleet: Fleet, dice: Random, scope: str, where: str
+) -> None:
+    slow, other = f"{scope}_slow", f"{scope}_other"
+    crew, others = devices(3, dice), devices(3, dice)
+    for device in crew:
+        await push_something(fleet, slow, device)
+    before = [op for device in crew for op in device.ops]
+    url = fleet.database_url
+    async with held_scope(url, slow) if where == "before the insert" else held_device(url, slow, "device-0"):
+        stuck = asyncio.create_task(push_something(fleet, slow, crew[0]))
+        await until_waiting(url, 1)
+        async with asyncio.timeout(8):
+            await asyncio.gather(*(push_something(fleet, other, device) for device in others))
+            for name, (method, path, request) in READS.items():
+                response = await fleet.call(method, path.format(slow), **request)
+                assert response.status_code == 200, (name, response.text)
+            for reader in (Pager(fleet, slow, dice), Puller(fleet, slow)):
+                await reader.catch_up()
+                assert {op.op_id for op in reader.ops} == {op.op_id for op in before}
+        assert not stuck.done()
+    await stuck
+    await check(fleet, slow, [op for device in crew for op in device.ops])
+    await check(fleet, other, [op for device in others for op in device.ops])
+
+
+async def test_held_scopes_keep_a_process_from_nothing_else_while_it_has_a_connection_left(
+    own_fleet: Fleet, dice: Random, scope: str
+) -> None:
+    """A waiting scope costs its process one connection, however many clients wait."""
+    fleet = own_fleet
+    await fleet.start(pool_size="3")
+    crew, (other,) = devices(8, dice), devices(1, dice)
+    for name in ("one", "two"):
+        await fleet.call("POST", f"/sync/{scope}_{name}/devices/device-0/ops", content=body_of([]))
+    async with held_scope(fleet.database_url, f"{scope}_one"), held_scope(fleet.database_url, f"{scope}_two"):
+        stuck = [asyncio.create_task(push_something(fleet, f"{scope}_one", device)) for device in crew[:4]]
+        stuck += [asyncio.create_task(push_something(fleet, f"{scope}_two", device)) for device in crew[4:]]
+        await until_waiting(fleet.database_url, 2)
+        async with asyncio.timeout(8):
+            await push_something(fleet, f"{scope}_other", other)
+        assert not any(task.done() for task in stuck)
+    await asyncio.gather(*stuck)
+    assert fleet.retries == 0
+    await check(fleet, f"{scope}_one", [op for device in crew[:4] for op in device.ops])
