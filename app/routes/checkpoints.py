@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
 from app.routes.asking import AskingDep, answer
+from app.routes.documents import gives
 from app.services.checkpoint_text import stored_text
 from app.services.cursors import decode, encode
 from app.sql import checkpoints, scopes
@@ -18,7 +19,26 @@ router = APIRouter(prefix="/v1/scopes/{scope}/checkpoints", tags=["checkpoints"]
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 
 
-@router.get("")
+@router.get(
+    "",
+    responses=gives(
+        {
+            "checkpoints": [
+                {
+                    "checkpoint_hash": "ckpt-…",
+                    "state_hash": "state-…",
+                    "origin": "device",
+                    "exact": True,
+                    "size": 5120,
+                    "created_at": "2026-01-01T00:00:00Z",
+                    "latest": True,
+                    "base": False,
+                }
+            ],
+            "cursor": None,
+        }
+    ),
+)
 async def listed(
     asking: AskingDep, scope: str, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20
 ) -> Response:

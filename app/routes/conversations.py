@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.routes.asking import AskingDep, answer
+from app.routes.documents import RECORD, STAMP, gives
 from app.services import listing, telling
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["conversations"])
@@ -12,7 +13,12 @@ router = APIRouter(prefix="/v1/scopes/{scope}", tags=["conversations"])
 TurnLimit = Annotated[int | None, Query(ge=1, le=1_000_000_000)]
 
 
-@router.get("/conversations")
+@router.get(
+    "/conversations",
+    responses=gives(
+        {"conversations": [{"conversation_id": "trip", "turns": 4, "first": STAMP, "last": STAMP}], "cursor": None}
+    ),
+)
 async def conversations(
     asking: AskingDep,
     scope: str,
@@ -24,7 +30,25 @@ async def conversations(
         return answer(await listing.conversations(await work.pg(), work.reach.existing, cursor, limit))
 
 
-@router.get("/transcript")
+@router.get(
+    "/transcript",
+    responses=gives(
+        {
+            "turns": [
+                {
+                    "conversation_id": "trip",
+                    "role": "user",
+                    "content": "Which bed is it?",
+                    "timestamp": 1750000060000,
+                    "hlc": STAMP,
+                    "op_id": RECORD["op_id"],
+                }
+            ],
+            "before": None,
+            "after": None,
+        }
+    ),
+)
 async def transcript(
     asking: AskingDep,
     scope: str,
@@ -42,7 +66,7 @@ async def transcript(
         return answer(await telling.transcript(await work.pg(), work.reach.existing, conversation, window))
 
 
-@router.get("/resume")
+@router.get("/resume", responses=gives({"messages": [{"role": "user", "content": "Which bed is it?"}], "repairs": []}))
 async def resume(asking: AskingDep, scope: str, conversation: str, limit: TurnLimit = None) -> Response:
     """Messages that a model provider accepts, and what was repaired so that it does.
 

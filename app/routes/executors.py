@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from app.routes.asking import AskingDep, JsonText, answer
+from app.routes.documents import LEASE, RECORD, RUN, gives
 from app.routes.sync_leases import U64
 from app.services import answering, leasing
 from app.sql import intents
@@ -30,7 +31,7 @@ class Dispatch(Run):
     epoch: U64
 
 
-@router.get("/committed-run")
+@router.get("/committed-run", responses=gives(RUN))
 async def committed_run(asking: AskingDep, scope: str, agent: str, run: str) -> Response:
     """Whether a run committed. `in_doubt` means that its effect may have happened."""
     async with asking.reading(scope) as work:
@@ -38,7 +39,7 @@ async def committed_run(asking: AskingDep, scope: str, agent: str, run: str) -> 
     return answer(found)
 
 
-@router.post("/committed-runs/lookup")
+@router.post("/committed-runs/lookup", responses=gives({"runs": [RUN]}))
 async def lookup(asking: AskingDep, scope: str, body: Lookup) -> Response:
     """The same for up to 1,000 runs, in the order asked."""
     async with asking.reading(scope) as work:
@@ -47,7 +48,7 @@ async def lookup(asking: AskingDep, scope: str, body: Lookup) -> Response:
     return answer({"runs": found})
 
 
-@router.get("/committed-runs")
+@router.get("/committed-runs", responses=gives({"run_ids": ["run-lisbon"], "cursor": None}))
 async def committed_runs(
     asking: AskingDep,
     scope: str,
@@ -60,7 +61,7 @@ async def committed_runs(
         return answer(await answering.committed_ids(await work.pg(), work.reach, agent, cursor, limit))
 
 
-@router.get("/intent")
+@router.get("/intent", responses=gives({"record": RECORD}))
 async def intent(asking: AskingDep, scope: str, agent: str, run: str) -> Response:
     """Who holds a run now; to know whether it committed, ask for the committed run."""
     async with asking.reading(scope) as work:
@@ -68,7 +69,7 @@ async def intent(asking: AskingDep, scope: str, agent: str, run: str) -> Respons
     return answer({"record": record and record.to_json()})
 
 
-@router.get("/agents")
+@router.get("/agents", responses=gives({"agent_id": "travel", "fencing_epoch": 3, "lease": LEASE}))
 async def agents(asking: AskingDep, scope: str, agent: str) -> Response:
     """An agent's fence and its lease."""
     async with asking.reading(scope) as work:
@@ -78,7 +79,7 @@ async def agents(asking: AskingDep, scope: str, agent: str) -> Response:
     return answer({"agent_id": agent, "fencing_epoch": fence, "lease": lease})
 
 
-@router.post("/fence")
+@router.post("/fence", responses=gives({"decision": "proceed", "may_dispatch": True}))
 async def fence(asking: AskingDep, scope: str, body: Dispatch) -> Response:
     """May this device, at this epoch, act for the agent in this run?"""
     async with asking.reading(scope) as work:

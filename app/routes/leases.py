@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 from app.problems import Problem
 from app.routes import sync_leases
 from app.routes.asking import AskingDep, JsonText, answer
+from app.routes.documents import LEASE, gives
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow, Timed
@@ -27,7 +28,7 @@ class Release(sync_leases.Release):
     agent_id: JsonText
 
 
-@router.post("/acquire")
+@router.post("/acquire", responses=gives({"lease": LEASE, "remaining_ms": 30000}))
 async def acquire(asking: AskingDep, scope: str, body: Acquire) -> Response:
     """Take an agent's lease if nobody holds it unexpired; a renewal is another call."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -40,7 +41,7 @@ async def acquire(asking: AskingDep, scope: str, body: Acquire) -> Response:
     return _timed(outcome)
 
 
-@router.post("/renew")
+@router.post("/renew", responses=gives({"lease": LEASE, "remaining_ms": 30000}))
 async def renew(asking: AskingDep, scope: str, body: Renew) -> Response:
     """Move a lease's expiry, even past it if nobody stole it."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -48,7 +49,7 @@ async def renew(asking: AskingDep, scope: str, body: Renew) -> Response:
         return _or_lost(await leasing.renew(work.connection, number, body.agent_id, device, body.epoch, body.ttl_ms))
 
 
-@router.post("/release")
+@router.post("/release", responses=gives({"lease": None, "remaining_ms": 0}))
 async def release(asking: AskingDep, scope: str, body: Release) -> Response:
     """Give a lease back; its epoch is kept."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -56,7 +57,7 @@ async def release(asking: AskingDep, scope: str, body: Release) -> Response:
         return _or_lost(await leasing.release(work.connection, number, body.agent_id, device, body.epoch))
 
 
-@router.get("")
+@router.get("", responses=gives({"lease": LEASE, "remaining_ms": 30000}))
 async def current(asking: AskingDep, scope: str, agent: str) -> Response:
     """The recorded lease, an expired one too."""
     async with asking.reading(scope) as work:

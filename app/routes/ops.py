@@ -6,6 +6,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Response
 
 from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer
+from app.routes.documents import OPS, RECORD, gives, takes
 from app.services import paging
 from app.services.push import Result
 
@@ -15,7 +16,7 @@ NDJSON = "application/x-ndjson"
 CURSOR, CAUGHT_UP = "Foldpoint-Cursor", "Foldpoint-Caught-Up"
 
 
-@router.get("/ops")
+@router.get("/ops", responses=gives({"ops": [], "cursor": "WyJl…", "caught_up": True}))
 async def ops(
     asking: AskingDep,
     scope: str,
@@ -51,7 +52,11 @@ async def ops(
     return Response(text, media_type="application/json")
 
 
-@router.post("/devices/{device}/ops")
+@router.post(
+    "/devices/{device}/ops",
+    openapi_extra=takes(OPS),
+    responses=gives({"results": [{"op_id": RECORD["op_id"], "result": "stored"}], "accepted": 1, "deduped": 0}),
+)
 async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Push ops of a device, with one result per op; no contact is noted on the roster.
 

@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
 from app.routes.asking import AskingDep, answer, read_body, unreadable
+from app.routes.documents import RECORD, gives
 from app.services import listing
 from app.services.whole_state import hash_answer, state_answer, state_at_answer
 from foldpoint.canonical import Unreadable
@@ -18,7 +19,17 @@ router = APIRouter(prefix="/v1/scopes/{scope}", tags=["state"])
 Limit = Annotated[int, Query(ge=1, le=listing.MAX_RECORDS)]
 
 
-@router.get("/state")
+@router.get(
+    "/state",
+    responses=gives(
+        {
+            "state_hash": "state-2a8b…",
+            "frontier": {"laptop": 4},
+            "sealed_ops": 0,
+            "state": {"logs": {}, "registries": {}, "intents": {}},
+        }
+    ),
+)
 async def state(
     asking: AskingDep,
     scope: str,
@@ -42,14 +53,14 @@ def answer_bytes(text: bytes) -> Response:
     return Response(text, media_type="application/json")
 
 
-@router.get("/state/hash")
+@router.get("/state/hash", responses=gives({"state_hash": "state-2a8b…", "frontier": {"laptop": 4}, "sealed_ops": 0}))
 async def state_hash(asking: AskingDep, scope: str) -> Response:
     """The hash of the folded state, with the frontier it is of."""
     async with asking.reading_whole(scope) as work:
         return answer(await hash_answer(await work.pg(), work.reach.existing))
 
 
-@router.get("/log/{surface}")
+@router.get("/log/{surface}", responses=gives({"records": [RECORD], "cursor": None}))
 async def log(asking: AskingDep, scope: str, surface: str, cursor: str | None = None, limit: Limit = 500) -> Response:
     """The folded records of a surface in (hlc, op_id) order."""
     found = BY_NAME.get(surface)
@@ -59,7 +70,7 @@ async def log(asking: AskingDep, scope: str, surface: str, cursor: str | None = 
         return answer(await listing.records(await work.pg(), work.reach.existing, found, None, cursor, limit))
 
 
-@router.get("/registries/{kind:path}")
+@router.get("/registries/{kind:path}", responses=gives({"records": [RECORD], "cursor": None}))
 async def registry_of(
     asking: AskingDep, scope: str, kind: str, cursor: str | None = None, limit: Limit = 500
 ) -> Response:

@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer, read_body, unreadable
+from app.routes.documents import FRONTIER, HLC, OPS, STAMP, gives, takes
 from app.server import Server
 from app.services import roster
 from app.services.access import Right
@@ -19,7 +20,12 @@ from foldpoint.op import read_hlc
 router = APIRouter(prefix="/sync/{scope}/devices/{device}", tags=["device wire"])
 
 
-@router.post("")
+@router.post(
+    "",
+    responses=gives(
+        {"device_id": "laptop", "added_at": STAMP, "last_seen_ms": 1750000000000, "acked": None, "status": "active"}
+    ),
+)
 async def enroll(asking: AskingDep, scope: str, device: DeviceDep) -> Response:
     """Put a device on the roster; answers its entry."""
     async with asking.writing(scope, Right.SYNC, device) as work:
@@ -28,7 +34,7 @@ async def enroll(asking: AskingDep, scope: str, device: DeviceDep) -> Response:
     return answer(entry.to_json())
 
 
-@router.post("/ops")
+@router.post("/ops", openapi_extra=takes(OPS), responses=gives({"accepted": 5, "deduped": 0}))
 async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Push ops of a device: a JSON array of OpRecord. What precedes a refused op stays stored."""
     pushed = await asking.server.pusher.push(asking.caller, scope, device, body, on_wire=True)
@@ -38,7 +44,7 @@ async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) 
     return answer(counts)
 
 
-@router.post("/pull")
+@router.post("/pull", openapi_extra=takes(FRONTIER), responses=gives({"ops": [], "latest_checkpoint": None}))
 async def pull(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Every op above a seq frontier, in one answer, in (hlc, op_id) order."""
     async with asking.writing(scope, Right.SYNC, device) as work:
@@ -62,7 +68,7 @@ async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncIterator[
     yield closing if lead == b"," else lead + closing
 
 
-@router.post("/ack")
+@router.post("/ack", openapi_extra=takes(HLC), responses=gives({"advanced": True, "reinstated": False}))
 async def ack(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Acknowledge everything up to a stamp; it lets GC drop what all active devices have."""
     try:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, StrictInt
 
 from app.routes.asking import AskingDep, JsonText, answer
+from app.routes.documents import LEASE, gives
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow
@@ -31,7 +32,7 @@ class Release(BaseModel):
     epoch: U64
 
 
-@router.post("/acquire")
+@router.post("/acquire", responses=gives({"Granted": LEASE}))
 async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> Response:
     """Take an agent's lease if nobody holds it unexpired."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -43,7 +44,7 @@ async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> R
     return answer({"Granted": outcome.lease.to_json()})
 
 
-@router.post("/renew")
+@router.post("/renew", responses=gives({"Granted": LEASE}))
 async def renew(asking: AskingDep, scope: str, agent: str, body: Renew) -> Response:
     """Move a lease's expiry, even past it if nobody stole it."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -55,7 +56,7 @@ async def renew(asking: AskingDep, scope: str, agent: str, body: Renew) -> Respo
     return answer({"Granted": outcome.lease.to_json()})
 
 
-@router.post("/release")
+@router.post("/release", responses=gives("Released"))
 async def release(asking: AskingDep, scope: str, agent: str, body: Release) -> Response:
     """Give a lease back; its epoch is kept."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -63,7 +64,7 @@ async def release(asking: AskingDep, scope: str, agent: str, body: Release) -> R
     return answer(_lost(outcome) if isinstance(outcome, Lost) else "Released")
 
 
-@router.get("")
+@router.get("", responses=gives({"Current": LEASE}))
 async def current(asking: AskingDep, scope: str, agent: str) -> Response:
     """The recorded lease, an expired one too."""
     async with asking.reading(scope) as work:

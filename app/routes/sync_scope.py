@@ -5,6 +5,7 @@ from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, answer
+from app.routes.documents import CHECKPOINT, STAMP, gives, takes
 from app.services import collecting
 from app.services.access import Right
 from app.services.checkpoint_text import stored_text
@@ -14,7 +15,7 @@ from foldpoint.relay import stable_frontier
 router = APIRouter(prefix="/sync/{scope}", tags=["device wire"])
 
 
-@router.put("/checkpoints")
+@router.put("/checkpoints", openapi_extra=takes(CHECKPOINT), responses=gives(example=True))
 async def put_checkpoint(asking: AskingDep, scope: str, body: BodyDep) -> Response:
     """Publish a checkpoint; true if it was stored now. It must be the fold of the ops held here."""
     async with asking.writing(scope, Right.SYNC) as work:
@@ -44,7 +45,7 @@ async def roster(asking: AskingDep, scope: str) -> Response:
     return answer([entry.to_json() for entry in entries.values()])
 
 
-@router.get("/stable-frontier")
+@router.get("/stable-frontier", responses=gives(STAMP))
 async def stable(asking: AskingDep, scope: str) -> Response:
     """The smallest ack of the active devices, or null."""
     async with asking.reading(scope) as work:
@@ -53,7 +54,7 @@ async def stable(asking: AskingDep, scope: str) -> Response:
     return answer(hlc and hlc.to_json())
 
 
-@router.post("/gc")
+@router.post("/gc", responses=gives({"dropped": {"laptop": 120}}))
 async def gc(asking: AskingDep, scope: str) -> Response:
     """Drop the ops that every active device has acknowledged and a stored checkpoint covers."""
     async with asking.reading(scope, Right.SYNC) as work:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.database import create_engine
 from app.services.access import Caller
 from app.services.judging import Judging
+from app.services.making_checkpoints import make_at_head
 from app.services.push import Pusher
 from app.services.verifying import verify
 from app.settings import Settings
@@ -85,3 +86,15 @@ async def test_damage_is_named(engine: AsyncEngine, database_url: str, name: str
     await connection.close()
     found = await faults(engine)
     assert any(re.search(expected, fault) for fault in found), found
+
+
+async def test_a_record_that_a_checkpoint_was_made_from_is_still_checked(
+    engine: AsyncEngine, database_url: str
+) -> None:
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(DAMAGE["a changed record"][0])
+    await connection.close()
+    await make_at_head(engine, 1)
+    found = await faults(engine)
+    assert any("logs knowledge" in fault for fault in found), found
+    assert any("its state is not the fold of the ops" in fault for fault in found), found

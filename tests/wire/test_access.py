@@ -14,6 +14,7 @@ from tests.fixtures.devices import Device, checkpoint_text
 from tests.fixtures.server import RunningServer
 from tests.fixtures.tokens import ClientOf, issue_token, revoke_token
 from tests.wire.answers import read, refused
+from tests.wire.one_connection import connected
 
 READ = {"admin", "device", "executor", "reader"}
 LEASE = {"admin", "device", "executor"}
@@ -209,6 +210,14 @@ async def test_access_is_decided_before_a_push_is_read(client_of: ClientOf, scop
     for body in (b"{}", b"[1]", b""):
         refused(await reader.post(f"/sync/{scope}/devices/mac/ops", content=body), "forbidden")
     refused(await reader.post(f"/sync/{scope}/devices/hosted-x/ops", content=b"[]"), "forbidden")
+
+
+async def test_a_strangers_large_body_is_not_awaited(server: RunningServer, scope: str) -> None:
+    """Ten megabytes are announced, and the answer comes after a hundred kilobytes."""
+    for line in (f"POST /sync/{scope}/devices/mac/ops", f"PUT /sync/{scope}/checkpoints"):
+        async with connected(server) as connection:
+            answer = await connection.ask(line, "Content-Length: 10000000", body=b" " * 100_000, token="nobody")
+            assert b'"code":"unauthorized"' in answer
 
 
 async def test_no_credential_is_taken_from_the_query(server: RunningServer, scope: str) -> None:

@@ -17,6 +17,7 @@ from tests.fixtures.database import fresh_database
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, envelope
 from tests.fixtures.server import RunningServer, running_server
 from tests.wire.answers import read, refused
+from tests.wire.one_connection import connected
 
 #: Codes that nothing gives yet.
 LATER = {"stale_epoch": "gated intents of hosted devices", "rate_limited": "limits on how often one may ask"}
@@ -263,14 +264,21 @@ async def test_codes_of_limits_and_failures_come_in_the_same_shape(client: httpx
 async def test_a_fault_of_ours_is_500_with_the_request_id_and_nothing_of_the_database(
     client: httpx.AsyncClient, path: str
 ) -> None:
-    """On both ways to the database; and the connection goes on."""
+    """On both ways to the database."""
     response = await client.get(f"/v1/scopes/s/{path}")
     problem = refused(response, "internal")
     assert problem["request_id"] == response.headers["x-request-id"]
     assert problem["detail"] == "the server failed"
     for word in ("gone", "stream", "lease", "asyncpg", "select"):
         assert word not in response.text
+
+
+async def test_after_a_fault_of_ours_the_connection_goes_on(broken: RunningServer, client: httpx.AsyncClient) -> None:
     read(await client.get("/healthz"))
+    async with connected(broken) as connection:
+        for _ in range(2):
+            assert b" 500 " in await connection.ask("GET /v1/scopes/s/conversations")
+        assert b" 200 " in await connection.ask("GET /healthz")
 
 
 def test_every_code_that_can_occur_is_produced_here() -> None:
