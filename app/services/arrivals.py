@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,8 +21,9 @@ from foldpoint.surfaces import conversation, surface_of
 PART = 250
 #: Above so many bytes reading leaves the event loop for a thread.
 OFF_LOOP_BYTES = 64 * 1024
+#: Ops are read while a scope's lock is held: splitting other requests may not keep them waiting.
+READERS = ThreadPoolExecutor(2, "reading")
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -138,20 +140,29 @@ class Reading:
 
     def __init__(self, sent: Sequence[Sent], limits: Mapping[str, int]) -> None:
         self._sent, self._limits = sent, limits
+        self._begun: list[Arrival] | None = None
         self.refusal: Refusal | None = None
 
     def __len__(self) -> int:
         return len(self._sent)
 
+    async def begin(self) -> None:
+        """Read the first part, before anybody waits for it."""
+        self._begun = await self._read(0)
+
     async def parts(self) -> AsyncIterator[list[Arrival]]:
         """The ops that can be read, some at a time."""
         for start in range(0, len(self._sent), PART):
-            part = self._sent[start : start + PART]
-            size = sum(len(sent.text) for sent in part)
-            arrivals, self.refusal = await off_loop(size, read_arrivals, part, self._limits)
-            yield arrivals
+            begun, self._begun = self._begun, None
+            yield await self._read(start) if begun is None else begun
             if self.refusal is not None:
                 return
+
+    async def _read(self, start: int) -> list[Arrival]:
+        part = self._sent[start : start + PART]
+        size = sum(len(sent.text) for sent in part)
+        arrivals, self.refusal = await off_loop(size, read_arrivals, part, self._limits, threads=READERS)
+        return arrivals
 
 
 def read_arrivals(part: Sequence[Sent], limits: Mapping[str, int]) -> tuple[list[Arrival], Refusal | None]:
@@ -170,8 +181,8 @@ def read_arrivals(part: Sequence[Sent], limits: Mapping[str, int]) -> tuple[list
     return arrivals, None
 
 
-async def off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def off_loop(size: int, work: Callable[..., T], *args: Any, threads: Executor | None = None) -> T:
     """Do work on so many bytes, in a thread if they are many."""
     if size > OFF_LOOP_BYTES:
-        return await asyncio.to_thread(work, *args, **kwargs)
-    return work(*args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
+    return work(*args)

@@ -91,6 +91,7 @@ class Pusher:
         pushed = Pushed.of(sent)
         for start in range(0, max(len(sent), 1), CHUNK):
             reading = Reading(sent[start : start + CHUNK], self.settings.limits())
+            await reading.begin()
             try:
                 pushed.take(await self.lanes.run(scope, Batch(caller, device, reading, on_wire)))
             except Problem as problem:
