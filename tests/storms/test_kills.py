@@ -120,10 +120,12 @@ class Cluster:
 
     async def kill_a_backend(self) -> None:
         """PostgreSQL then ends all others, this test's too, and recovers by itself."""
+        ended = asyncio.Event()
         working = "select pid from pg_stat_activity where application_name = 'foldpoint' order by state limit 1"
         outside = await asyncpg.connect(self.url)
+        outside.add_termination_listener(lambda _: ended.set())
         os.kill(await outside.fetchval(working), signal.SIGKILL)
-        outside.terminate()
+        await ended.wait()
 
     def start(self) -> None:
         self.holders.append(EmbeddedPostgres(self.directory).start())

@@ -54,7 +54,7 @@ def hold(url: str, scope: str, device: Device, where: str) -> AbstractAsyncConte
 
 
 @pytest.mark.parametrize("where", ["before the insert", "before the commit"])
-async def test_pages_are_the_committed_ops_while_pushes_hang_and_servers_come_and_go(
+async def test_R01_R04_pages_are_the_committed_ops_while_pushes_hang_and_servers_come_and_go(
     own_fleet: Fleet, dice: Random, scope: str, where: str
 ) -> None:
     fleet, scopes = own_fleet, [f"{scope}_{n}" for n in range(3)]
@@ -84,7 +84,9 @@ async def test_pages_are_the_committed_ops_while_pushes_hang_and_servers_come_an
         await check(fleet, name, written(crews[name]))
 
 
-async def test_an_op_with_an_old_stamp_reaches_a_reader_that_is_past_it(fleet: Fleet, dice: Random, scope: str) -> None:
+async def test_R01_an_op_with_an_old_stamp_reaches_a_reader_that_is_past_it(
+    fleet: Fleet, dice: Random, scope: str
+) -> None:
     early, late = devices(2, dice)
     early.wall_ms, late.wall_ms = late.wall_ms, late.wall_ms + 1_000_000
     reader = Pager(fleet, scope, dice)
@@ -98,7 +100,7 @@ async def test_an_op_with_an_old_stamp_reaches_a_reader_that_is_past_it(fleet: F
     assert max(op.hlc for op in early.ops) < min(op.hlc for op in late.ops)
 
 
-async def test_any_stored_cursor_gives_exactly_what_was_not_read_before_it(
+async def test_R06_any_stored_cursor_gives_exactly_what_was_not_read_before_it(
     fleet: Fleet, dice: Random, scope: str
 ) -> None:
     crew = devices(4, dice)
@@ -126,7 +128,9 @@ IDLE = {
 
 
 @pytest.mark.parametrize("idle", IDLE.values(), ids=IDLE.keys())
-async def test_an_unrelated_open_transaction_delays_nothing(fleet: Fleet, dice: Random, scope: str, idle: str) -> None:
+async def test_R03_an_unrelated_open_transaction_delays_nothing(
+    fleet: Fleet, dice: Random, scope: str, idle: str
+) -> None:
     (device,) = devices(1, dice)
     reader, puller = Pager(fleet, scope, dice), Puller(fleet, scope)
     async with connected(fleet.database_url) as connection:
@@ -140,7 +144,7 @@ async def test_an_unrelated_open_transaction_delays_nothing(fleet: Fleet, dice: 
     assert [op.op_id for op in reader.ops] == [op.op_id for op in puller.ops] == [op.op_id for op in device.ops]
 
 
-async def test_the_answer_to_a_push_moves_no_reader(fleet: Fleet, dice: Random, scope: str) -> None:
+async def test_R07_the_answer_to_a_push_moves_no_reader(fleet: Fleet, dice: Random, scope: str) -> None:
     one, other = devices(2, dice)
     await write_and_push(fleet, scope, other, 1)
     one.write(3)
