@@ -100,7 +100,7 @@ async def test_R01_an_op_with_an_old_stamp_reaches_a_reader_that_is_past_it(
     assert max(op.hlc for op in early.ops) < min(op.hlc for op in late.ops)
 
 
-async def test_R06_any_stored_cursor_gives_exactly_what_was_not_read_before_it(
+async def test_R01_any_stored_cursor_gives_exactly_what_was_not_read_before_it(
     fleet: Fleet, dice: Random, scope: str
 ) -> None:
     crew = devices(4, dice)
