@@ -22,6 +22,7 @@ AWAY: tuple[type[Exception], ...] = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InvalidCachedStatementError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the database is just ending the connection
     PoolTimeout,
     ConnectionError,
     TimeoutError,

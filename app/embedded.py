@@ -47,6 +47,11 @@ EPHEMERAL: Mapping[str, str] = {
 }
 
 
+START_LOCK = "start.lock"
+#: How the names in a data directory begin.
+OURS = ("data", "server.log", START_LOCK, "users.lock", "bin-", ".s.PGSQL")
+
+
 class EmbeddedPostgres:
     """One holder of the server in `root`: the first starts it, others attach, the last one's `stop` stops it."""
 
@@ -110,7 +115,7 @@ class EmbeddedPostgres:
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
         """Serialises init, start and stop between processes."""
-        lock = _open_lock(self.root / "start.lock")
+        lock = _open_lock(self.root / START_LOCK)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -136,12 +141,22 @@ class EmbeddedPostgres:
             self._holding = None
 
     def _prepare_directories(self) -> None:
+        self._refuse_foreign_root()
         for directory in {self.root, self._socket_dir}:
-            directory.mkdir(parents=True, exist_ok=True)
+            if not directory.exists():
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._own(directory)
+        os.close(_open_lock(self.root / START_LOCK))
         if self._account:
             self._refuse_unreachable_root()
             self._binaries.make_reachable(self.root)
+
+    def _refuse_foreign_root(self) -> None:
+        """A directory that holds anything else is not taken over."""
+        if not self.root.is_dir() or (self.root / START_LOCK).exists():
+            return
+        if any(not entry.name.startswith(OURS) for entry in self.root.iterdir()):
+            raise PostgresError(f"{self.root} holds other files: choose an empty data directory, or a new one")
 
     def _own(self, directory: Path) -> None:
         owners = {os.geteuid()} | ({self._account.pw_uid} if self._account else set())
@@ -149,7 +164,6 @@ class EmbeddedPostgres:
             raise PostgresError(f"{directory} belongs to another user")
         if self._account:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
-        directory.chmod(0o700)
 
     def _refuse_unreachable_root(self) -> None:
         if self._account and not self._binaries.succeeds("/bin/sh", "-c", 'cd "$0"', str(self.root)):

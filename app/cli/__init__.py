@@ -33,4 +33,13 @@ def main() -> None:
     except DBAPIError as error:
         sys.exit(f"foldpoint: {error.orig}")
     except EXPLAINED as error:
-        sys.exit(f"foldpoint: {str(error) or type(error).__name__}")
+        sys.exit(f"foldpoint: {_explained(error)}")
+
+
+def _explained(error: Exception) -> str:
+    """What a person can do something about."""
+    if isinstance(error, ValidationError):
+        return "; ".join(f"FOLDPOINT_{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors())
+    if isinstance(error, OSError) and error.filename is None:
+        return f"the database of FOLDPOINT_DATABASE_URL does not answer: {str(error) or type(error).__name__}"
+    return str(error) or type(error).__name__

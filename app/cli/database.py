@@ -25,15 +25,24 @@ DataDir = Annotated[
 
 
 @contextmanager
-def database(settings: Settings, data_dir: Path | None, connections: int = 0) -> Iterator[str]:
-    """The database's URL. An embedded server that already runs is shared, and goes on afterwards."""
+def database(settings: Settings, data_dir: Path | None, connections: int = 0, *, create: bool = False) -> Iterator[str]:
+    """The database's URL. An embedded server that already runs is shared, and goes on afterwards.
+
+    Only with `create` an embedded database is made where there is none.
+    """
     if settings.database_url is not None:
         if data_dir is not None:
             raise typer.BadParameter("FOLDPOINT_DATABASE_URL is set, so no data directory is used.")
         yield settings.database_url.get_secret_value()
         return
     most = max(connections, int(DURABLE["max_connections"]))
-    with EmbeddedPostgres(data_dir or _default_data_dir(), {**DURABLE, "max_connections": str(most)}) as postgres:
+    directory = data_dir or _default_data_dir()
+    if not create and not (directory / "data" / "PG_VERSION").exists():
+        raise typer.BadParameter(
+            f"there is no database in {directory.absolute()}: run this where the server was started, "
+            "or with its --data-dir"
+        )
+    with EmbeddedPostgres(directory, {**DURABLE, "max_connections": str(most)}) as postgres:
         yield postgres.url()
 
 

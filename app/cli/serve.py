@@ -2,6 +2,8 @@ import asyncio
 import ipaddress
 import os
 import signal
+import socket
+import sys
 from types import FrameType
 from typing import Annotated
 
@@ -33,7 +35,9 @@ def serve(
     settings = Settings()
     _refuse_weak_admin_token(host, settings)
     signal.signal(signal.SIGTERM, _exit)
-    with database(settings, data_dir, connections=workers * (settings.pool_size + SPARE_CONNECTIONS)) as url:
+    _refuse_taken_address(host, port)
+    connections = workers * (settings.pool_size + SPARE_CONNECTIONS)
+    with database(settings, data_dir, connections, create=True) as url:
         asyncio.run(upgrade(url))
         if settings.admin_token is None:
             asyncio.run(_show_first_admin_token(url))
@@ -43,6 +47,17 @@ def serve(
             loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False, server_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
         )  # fmt: skip
+
+
+def _refuse_taken_address(host: str, port: int) -> None:
+    """Before anything is made: an admin token is shown once, and not by a start that fails."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        sys.exit(f"foldpoint: cannot listen on {host} port {port}: {error.strerror}; choose another --port or --host")
 
 
 def _refuse_weak_admin_token(host: str, settings: Settings) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from app.cli.database import DataDir, database
 from app.database import create_engine
+from app.migrate import prepare
 from app.services.verifying import verify as faults_of
 from app.settings import Settings
 from app.sql.scopes import listed
@@ -23,6 +24,7 @@ def verify(
 
 
 async def _verify(url: str, scope: str | None) -> int:
+    await prepare(url)
     engine = create_engine(url, pool_size=2, statement_timeout="0", idle_in_transaction_session_timeout="0")
     total = 0
     try:

@@ -62,13 +62,9 @@ def gives(example: Any) -> dict[int | str, dict[str, Any]]:
 
 
 PROBLEM = {
-    "type": "about:blank#gap",
-    "title": "gap",
-    "status": 409,
-    "code": "gap",
-    "detail": "seq gap: 4 is next, 9 was pushed; push contiguously",
-    "advice": "Push from the expected seq on.",
-    "device_id": "laptop",
-    "expected": 4,
-    "found": 9,
+    "type": "about:blank#forbidden",
+    "title": "forbidden",
+    "status": 403,
+    "code": "forbidden",
+    "detail": "this token may not use this scope",
 }

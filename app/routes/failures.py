@@ -39,7 +39,8 @@ async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     path = ".".join(str(part) for part in fault["loc"])
-    return _answer(Problem("invalid_request", f"{path}: {fault['msg']}", {"path": path}))
+    hint = "; is it sent as Content-Type: application/json?" if path == "body" else ""
+    return _answer(Problem("invalid_request", f"{path}: {fault['msg']}{hint}", {"path": path}))
 
 
 async def _http(_: Request, error: Exception) -> Response:

@@ -245,7 +245,7 @@ class TestServe:
     def test_a_setting_that_cannot_be_read_is_named(self) -> None:
         refused = foldpoint("serve", pool_size="many")
         assert refused.returncode == 1
-        assert "pool_size" in refused.stderr
+        assert "FOLDPOINT_POOL_SIZE" in refused.stderr
         assert "Traceback" not in refused.stderr
 
 

@@ -265,3 +265,12 @@ def test_as_root_a_wheel_that_the_account_cannot_reach_is_copied(root: Path, hol
     assert fetch(started.wait_until_attached(), "select 1") == 1
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert started.release() == 0
+
+
+def test_a_directory_with_other_files_is_not_taken_over(root: Path) -> None:
+    root.mkdir(mode=0o755)
+    (root / "letter.txt").write_text("mine")
+    with pytest.raises(PostgresError, match="holds other files"):
+        EmbeddedPostgres(root).start()
+    assert [entry.name for entry in root.iterdir()] == ["letter.txt"]
+    assert root.stat().st_mode & 0o777 == 0o755

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from copy import deepcopy
 from random import Random  # noqa: TID251 - the type of `dice`
 
@@ -12,7 +13,7 @@ import pytest
 from foldpoint.op import Op
 from tests.storms.devices import Device, body_of, devices
 from tests.storms.fleet import Fleet
-from tests.storms.stored import check, held_scope, until_waiting
+from tests.storms.stored import check, held_device, until_waiting
 
 CLIENTS = 50
 
@@ -20,9 +21,18 @@ CLIENTS = 50
 async def push_at_once(
     fleet: Fleet, scope: str, device: Device, batches: Sequence[Sequence[Op]]
 ) -> list[httpx.Response]:
-    """Each batch from a client of its own, through the servers by turns."""
-    calls = (fleet.once("POST", device.path(scope), content=body_of(batch)) for batch in batches)
-    return await asyncio.gather(*calls)
+    """Each batch from a client of its own, through the servers by turns.
+
+    A device that is known is held until both servers have come as far as they can.
+    """
+    async with AsyncExitStack() as hold:
+        if device.acknowledged:
+            await hold.enter_async_context(held_device(fleet.database_url, scope, device.name))
+        calls = (fleet.once("POST", device.path(scope), content=body_of(batch)) for batch in batches)
+        pushes = asyncio.gather(*calls)
+        if device.acknowledged:
+            await until_waiting(fleet.database_url, 2)
+    return await pushes
 
 
 def twins(device: Device, number: int) -> list[Device]:
@@ -106,10 +116,7 @@ async def test_branches_of_any_length_end_in_one_chain(fleet: Fleet, dice: Rando
             copy.log.observe(op.hlc)
         for number in range(dice.randrange(1, 4)):
             copy.say(f"{id(copy)} goes on: {number}")
-    async with held_scope(fleet.database_url, scope):
-        pushes = asyncio.create_task(push_at_once(fleet, scope, device, [copy.ops for copy in copies]))
-        await until_waiting(fleet.database_url, 2)
-    responses = await pushes
+    responses = await push_at_once(fleet, scope, device, [copy.ops for copy in copies])
     assert {response.status_code for response in responses} == {200, 409}
     longest = max((copy.ops for copy, response in zip(copies, responses, strict=True) if response.is_success), key=len)
     for copy, response in zip(copies, responses, strict=True):

@@ -68,17 +68,6 @@ async def test_the_pages_together_are_all_ops_once_and_each_is_a_prefix_of_every
     assert all(ops == in_order(ops) for ops in pages)
 
 
-async def test_a_page_is_full_however_many_devices_there_are(device: NewDevice, scope: str) -> None:
-    devices = [device(f"d{number}") for number in range(40)]
-    for number, each in enumerate(devices):
-        each.wall_ms = START_MS + number % 7
-        each.facts(3)
-        await each.push()
-    pages = await read_all(devices[0].client, scope, limit=10)
-    assert [len(ops) for ops in pages] == [10] * 12
-    assert [op for ops in pages for op in ops] == log_of(devices)
-
-
 async def test_R01_an_op_that_comes_with_an_old_stamp_still_reaches_a_reader_that_is_past_it(
     devices: list[Device], device: NewDevice, scope: str
 ) -> None:

@@ -173,6 +173,14 @@ async def test_what_is_no_json_object_is_an_invalid_request(admin: httpx.AsyncCl
     refused(await admin.post(f"/sync/{scope}/leases/ada/acquire", content=body, headers=headers), "invalid_request")
 
 
+async def test_a_body_that_does_not_say_it_is_json_is_refused_with_a_hint(admin: httpx.AsyncClient, scope: str) -> None:
+    """What curl sends unless it is told otherwise."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = b'{"device_id":"mac","ttl_ms":1}'
+    response = await admin.post(f"/sync/{scope}/leases/ada/acquire", content=body, headers=headers)
+    assert "Content-Type: application/json" in refused(response, "invalid_request")["detail"]
+
+
 @pytest.mark.parametrize("holder", ["", "\0", "x" * 65_536, "mac/😀"])
 async def test_a_holder_may_be_any_string(lease: Lease, holder: str) -> None:
     assert (await lease("acquire", device_id=holder, ttl_ms=HOUR_MS))["Granted"]["holder"] == holder

@@ -29,6 +29,11 @@ Check = Callable[["Asked", Any], Awaitable[None]]
 AT_ONCE = 6
 
 
+def is_asked(index: int, name: str) -> bool:
+    """All that a person thought of, and every third of the many random ones; tests/core folds them all."""
+    return name not in LEFT_OUT and (not name.startswith("random") or index % 3 == 0)
+
+
 async def each_case(place: str, admin: httpx.AsyncClient, scope: str, check: Check) -> None:
     """Check every case of a section, each in a scope of its own."""
     turns = Semaphore(AT_ONCE)
@@ -43,8 +48,8 @@ async def each_case(place: str, admin: httpx.AsyncClient, scope: str, check: Che
                 error.add_note(f"{place}/{index} {case['name']}")
                 raise
 
-    cases = [(i, case) for i, case in enumerate(section(place)) if case["name"] not in LEFT_OUT]
-    await gather(*(one(index, case) for index, case in cases))
+    cases = enumerate(section(place))
+    await gather(*(one(index, case) for index, case in cases if is_asked(index, case["name"])))
 
 
 async def push(client: httpx.AsyncClient, scope: str, log: list[Op]) -> None:
@@ -53,9 +58,9 @@ async def push(client: httpx.AsyncClient, scope: str, log: list[Op]) -> None:
         chains.setdefault(op.device_id, []).append(op)
     for chain in chains.values():
         chain.sort(key=lambda op: op.seq)
-    for start in range(0, max(map(len, chains.values()), default=1), 5):
+    for start in range(0, max(map(len, chains.values()), default=1), 8):
         for name, chain in (chains or {"nobody": []}).items():
-            sent = chain[max(0, start - 1) : start + 5]
+            sent = chain[max(0, start - 1) : start + 8]
             response = await client.post(f"/sync/{scope}/devices/{slug(name)}/ops", content=body_of(sent))
             assert response.status_code == 200, response.text
 
