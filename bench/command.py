@@ -58,8 +58,12 @@ def main() -> None:
     size = SMOKE if arguments.smoke else QUICK if arguments.quick else FULL
     if arguments.rounds:
         size = size._replace(rounds=arguments.rounds)
-    with _database(arguments.database_url) as url, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        results = runner.run(_measure(url, size, _chosen(arguments.rows or (SMOKE_ROWS if arguments.smoke else ""))))
+    groups = _chosen(arguments.rows or (SMOKE_ROWS if arguments.smoke else ""))
+    try:
+        with _database(arguments.database_url) as url, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            results = runner.run(_measure(url, size, groups))
+    except KeyboardInterrupt:
+        sys.exit("stopped")
     print(*results.lines(), sep="\n")
     if arguments.json:
         arguments.json.write_bytes(orjson.dumps(results.to_json(), option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,4 +1,4 @@
-"""Ops as devices write them, 370 bytes on average, and the bodies that push them. Made before anything is timed."""
+"""Ops as devices write them, about 370 bytes each, and the bodies that push them. Made before anything is timed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Author:
     def __post_init__(self) -> None:
         self.dice = Dice(self.seed)
         self.log = DeviceLog(self.device)
-        self.speaking_in = self.conversation or self.dice.name()
+        self.speaking_in = self.conversation or self.dice.name()[:6]
 
     def write(self, what: "Kind") -> Op:
         self.wall_ms += self.dice.below(2_000)
@@ -53,17 +53,17 @@ def chat(author: Author) -> Written:
     """A turn: of the person, of the agent, now and then a tool call and its result."""
     dice = author.dice
     if author.conversation is None and dice.below(40) == 0:
-        author.speaking_in = dice.name()
+        author.speaking_in = dice.name()[:6]
     turn: dict[str, Json] = {"conversation_id": author.speaking_in, "timestamp": author.wall_ms}
     kind = dice.below(10)
     if kind < 4:
         return "conversation", turn | {"role": "user", "content": question(dice)}
     if kind < 9:
-        call: Json = {"id": dice.name(), "name": "find", "arguments": {"q": question(dice)}}
+        call: Json = {"id": dice.name()[:6], "name": "find", "arguments": {"page": dice.below(9)}}
         calls: list[Json] = [call] if kind == 8 else []
         said: dict[str, Json] = {"role": "assistant", "content": answer(dice), "tool_calls": calls}
         return "conversation", turn | said
-    return "conversation", turn | {"role": "tool", "tool_use_id": dice.name(), "content": answer(dice)}
+    return "conversation", turn | {"role": "tool", "tool_use_id": dice.name()[:6], "content": answer(dice)}
 
 
 def keyed(author: Author) -> Written:

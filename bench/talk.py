@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 _ASKING = (
     "Is {thing} still {state}?",
-    "What did we decide about {thing}?",
+    "What about {thing}?",
     "Please {verb} {thing} before {day}.",
-    "Why is {thing} {state}? It was fine on {day}.",
-    "Remind me on {day} to {verb} {thing}.",
+    "Why is {thing} {state}?",
+    "Remind me to {verb} {thing}.",
 )
 _TELLING = (
-    "I looked: {thing} is {state} since {day}.",
+    "I see {thing} is {state} since {day}.",
     "Done. I could {verb} {thing}.",
-    "Before I {verb} {thing}: which one do you mean?",
-    "It says {state}, I will try again on {day}.",
+    "Which one shall I {verb}?",
+    "It says {state}, I try again on {day}.",
     "There are {count}; the newest is {thing}.",
 )
 _PARTS = {
-    "thing": ("the invoice from Lisbon", "your 9:40 train", "build 3417", "the naïve estimate", "Ana's note", "a desk"),
-    "state": ("confirmed", "overdue", "green", "half done", "on hold", "not what we agreed"),
-    "verb": ("move", "cancel", "book", "summarise", "double-check", "forward"),
-    "day": ("Monday", "the 14th", "Friday morning", "the day after", "Thursday"),
+    "thing": ("the invoice", "your 9:40 train", "build 3417", "a naïve plan", "Ana's note", "a desk"),
+    "state": ("confirmed", "overdue", "green", "half done", "on hold", "not agreed"),
+    "verb": ("move", "cancel", "book", "sum up", "check", "forward"),
+    "day": ("Monday", "the 14th", "Friday", "the 9th", "Thursday"),
     "count": ("2", "3", "11", "40"),
 }
 
@@ -50,7 +50,7 @@ def question(dice: Dice) -> str:
 def answer(dice: Dice) -> str:
     """One sentence, or sometimes two."""
     first = _filled(dice, dice.one_of(_TELLING))
-    return first if dice.below(4) else f"{first} {_filled(dice, dice.one_of(_TELLING))}"
+    return first if dice.below(8) else f"{first} {_filled(dice, dice.one_of(_TELLING))}"
 
 
 def _filled(dice: Dice, sentence: str) -> str:
