@@ -45,10 +45,17 @@ class Fleet:
 
     def kill(self, index: int = 0) -> None:
         """SIGKILL one of those that run."""
+        self._leave(index).kill()
+
+    async def stop(self, index: int = 0) -> None:
+        """Stop one of those that run; it may finish what it has begun."""
+        await asyncio.to_thread(self._leave(index).stop)
+
+    def _leave(self, index: int) -> RunningServer:
         server = self.running.pop(index)
         if not self.running:
             self.up.clear()
-        server.kill()
+        return server
 
     async def __aenter__(self) -> "Fleet":
         return self

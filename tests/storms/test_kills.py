@@ -106,6 +106,17 @@ async def test_acknowledged_ops_outlive_killed_servers(
     assert fleet.retries >= ROUNDS
 
 
+async def test_servers_that_are_replaced_one_by_one_lose_nothing(own_fleet: Fleet, dice: Random, scope: str) -> None:
+    fleet = own_fleet
+    await fleet.start(2)
+    async with storming(fleet, scope, dice) as storm:
+        for _ in range(2):
+            await storm.rage()
+            await fleet.start()
+            await fleet.stop()
+            assert await lost(fleet.database_url, scope, storm.acknowledged()) == set()
+
+
 class Cluster:
     """A durable PostgreSQL of the test's own, killed and started again."""
 
