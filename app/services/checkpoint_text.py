@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.services.reading_ops import Overtaken
 from app.sql import checkpoints
 from app.sql.checkpoints import Stored
-from app.sql.transactions import driver
+from app.sql.transactions import connected, driver
 
 
 async def stored_text(
@@ -16,7 +16,7 @@ async def stored_text(
     """The text between two offsets, a short statement per chunk. Raises Overtaken if it is removed meanwhile."""
     end = stored.size if stop is None else stop
     while start < end:
-        async with engine.connect() as connection:
+        async with connected(engine) as connection:
             piece = await checkpoints.chunk(await driver(connection), stored.id, start, end)
         if not piece:
             raise Overtaken("the checkpoint was removed")

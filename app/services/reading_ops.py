@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.problems import Problem
 from app.sql import checkpoints, devices, ops
 from app.sql.ops import Page, Span
-from app.sql.transactions import Driver, driver
+from app.sql.transactions import Driver, connected, driver
 from foldpoint.relay import Chain, truncated
 
 #: Ops of one page of a streamed answer.
@@ -58,7 +58,7 @@ def _frontier_truncated(chain: Chain) -> Problem:
 async def pages(engine: AsyncEngine, scope: int, spans: list[Span], separator: bytes) -> AsyncIterator[Page]:
     """The ops of these spans in (hlc, op_id) order, page by page, a short statement each. Raises Overtaken."""
     while spans:
-        async with engine.connect() as connection:
+        async with connected(engine) as connection:
             page = await ops.page(await driver(connection), scope, spans, PAGE, separator)
         left = advance(spans, page.reached)
         if page.ops != sum(span.after for span in left) - sum(span.after for span in spans) or not page.ops:

@@ -4,6 +4,7 @@ The first statement of a transaction always goes through SQLAlchemy, so that sta
 driver's own connection afterwards are inside it (SQLAlchemy opens its transactions lazily).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
@@ -37,9 +38,24 @@ class Driver(Protocol):
 
 
 @asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection of the pool; one whose work was cancelled is closed instead of given back.
+
+    A client that hangs up in mid-answer cancels the rollback too: the next user would be inside that transaction.
+    """
+    async with engine.connect() as connection:
+        try:
+            yield connection
+        except (asyncio.CancelledError, GeneratorExit):
+            assert connection.sync_connection is not None
+            connection.sync_connection.invalidate()
+            raise
+
+
+@asynccontextmanager
 async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """One snapshot for several reads. It holds no lock, and refuses to write."""
-    async with engine.connect() as connection:
+    async with connected(engine) as connection:
         await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         async with connection.begin():
             yield connection
@@ -48,14 +64,14 @@ async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 @asynccontextmanager
 async def writing(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """One read-committed transaction, committed at the end."""
-    async with engine.begin() as connection:
+    async with connected(engine) as connection, connection.begin():
         yield connection
 
 
 @asynccontextmanager
 async def exclusive(engine: AsyncEngine) -> AsyncIterator[Driver]:
     """One read-committed transaction on the driver's connection alone: the hot path of a push."""
-    async with engine.connect() as connection:
+    async with connected(engine) as connection:
         pg = await driver(connection)
         async with pg.transaction():
             yield pg

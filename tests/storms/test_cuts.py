@@ -194,7 +194,7 @@ def asked_for(what: str, scope: str, device: Device) -> bytes:
     return request(f"/v1/scopes/{scope}/state", b"", method="GET")
 
 
-STREAMS = pytest.mark.parametrize("what", ["pull", "state", "past state", "checkpoint"])
+STREAMS = ("pull", "state", "past state", "checkpoint")
 
 
 async def publish_checkpoint(fleet: Fleet, scope: str, device: Device) -> None:
@@ -212,7 +212,7 @@ async def test_readers_that_hang_up_in_mid_answer_leave_their_connections_clean(
     await device.push(fleet, scope)
     await publish_checkpoint(fleet, scope, device)
     for number in range(60):
-        what = dice.choice(["state", "state", "pull", "checkpoint"])
+        what = dice.choice(("state", "state", *STREAMS))
         async with connection(fleet.running[0].base) as wire:
             await wire.send(asked_for(what, scope, device))
             if number % 3:  # the answer is somewhere on its way after so many others
@@ -231,10 +231,7 @@ async def test_readers_that_hang_up_in_mid_answer_leave_their_connections_clean(
     assert await open_transactions(fleet.database_url) == 0
 
 
-@STREAMS
-async def test_readers_that_stop_reading_keep_nobody_waiting(
-    own_fleet: Fleet, dice: Random, scope: str, what: str
-) -> None:
+async def test_readers_that_stop_reading_keep_nobody_waiting(own_fleet: Fleet, dice: Random, scope: str) -> None:
     fleet = own_fleet
     await fleet.start(pool_size="2")
     device = await begun(fleet, scope, dice, 0)
@@ -243,7 +240,7 @@ async def test_readers_that_stop_reading_keep_nobody_waiting(
     await device.push(fleet, scope)
     await publish_checkpoint(fleet, scope, device)
     async with AsyncExitStack() as stalled:
-        for _ in range(4):
+        for what in STREAMS * 2:
             wire = await stalled.enter_async_context(connection(fleet.running[0].base))
             await wire.send(asked_for(what, scope, device))
             await wire.answered()

@@ -112,8 +112,8 @@ async def test_servers_that_are_replaced_one_by_one_lose_nothing(own_fleet: Flee
     async with storming(fleet, scope, dice) as storm:
         for _ in range(2):
             await storm.rage()
-            await fleet.start()
             await fleet.stop()
+            await fleet.start()
             assert await lost(fleet.database_url, scope, storm.acknowledged()) == set()
 
 
