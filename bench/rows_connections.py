@@ -44,7 +44,6 @@ async def single_ops(world: World) -> AsyncGenerator[Sample, None]:
     bodies = {name: list(Author(name, seed=i).bodies(chat, world.size.singles, 1)) for i, name in enumerate(names)}
     table = await RawTable.make(world)
     pool = [await world.connect() for _ in names]
-    statements = [await each.prepare(table.values) for each in pool]
     try:
         async with connections(world.server.address, DEVICES) as opened:
             template = await opened_scope(world, opened[0], "single", *names)
@@ -54,6 +53,8 @@ async def single_ops(world: World) -> AsyncGenerator[Sample, None]:
             for number in count(1):
                 one = await opened_scope(world, opened[0], "single", *names)
                 own = {name: await opened_scope(world, opened[0], "single", name) for name in names}
+                # Prepared anew: the timeout of a prepared statement runs on until it is used.
+                statements = [await each.prepare(table.values) for each in pool]
                 raw = await _commit_singly(table, statements, rows, -1_000_000 - number)
                 in_one = await _push_singly(world, opened, dict.fromkeys(names, one), bodies)
                 in_own = await _push_singly(world, opened, own, bodies)
