@@ -1,0 +1,27 @@
+"""The identity of what the projections carry in registries (server.md §8)."""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from foldpoint.canonical import Json, canonical
+
+#: `hosted-<name>-<8 hex of the server epoch>` (server.md §7); no device on the wire has such an id.
+_HOSTED = re.compile(r"hosted-([A-Za-z0-9_-]{1,64})-[0-9a-f]{8}")
+
+
+def payload_id(author: str, payload: Mapping[str, Json]) -> str:
+    """The `id` a payload must carry: SHA-256 of the canonical JSON of `[author, payload without "id"]`, in hex."""
+    content = {name: value for name, value in payload.items() if name != "id"}
+    return sha256(canonical([author, content])).hexdigest()
+
+
+def author_of(device_id: str) -> str:
+    """Who answers for a chain: its device or, if the chain is hosted, the writer it was written for."""
+    hosted = _HOSTED.fullmatch(device_id)
+    return hosted[1] if hosted else device_id
+
+
+def recomputes(device_id: str, payload: Mapping[str, Json]) -> bool:
+    """Whether a payload on this device's chain carries the id that its content gives."""
+    return payload.get("id") == payload_id(author_of(device_id), payload)

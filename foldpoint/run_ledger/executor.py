@@ -1,0 +1,77 @@
+"""What an executor may do to a run, and what it does when it takes over (run-ledger.md §12)."""
+
+from collections.abc import Sequence
+
+from foldpoint.canonical import Json
+from foldpoint.lease import Lease
+from foldpoint.run_ledger.errors import SealMismatch
+from foldpoint.run_ledger.merge import Merged
+from foldpoint.run_ledger.snapshot import BelowSnapshot
+from foldpoint.run_ledger.state import RunState
+from foldpoint.run_ledger.wire import Event
+
+
+class NotFolded(Exception):
+    """Only what is folded can be sealed: `seq` is not."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(f"seq {seq} is not folded")
+        self.seq = seq
+
+
+def check_append(lease: Lease | None, floor: int, writer: str, claimed: int) -> dict[str, Json]:
+    """The decision on an append at a claimed epoch, in the JSON form of `fence.check_dispatch`.
+
+    `floor` is the highest epoch known for the run without the lease: of its seals (`Merged.epoch`), the agent's fence
+    and its lease register. A lower claim is stale, and so is any but the holder's own while somebody holds the lease.
+    """
+    held = lease if lease is not None and lease.epoch >= floor else None
+    if claimed >= floor and (lease is None or (lease.holder, lease.epoch) == (writer, claimed)):
+        return {"decision": "proceed"}
+    return {
+        "decision": "stale_epoch",
+        "claimed_epoch": claimed,
+        "current_epoch": held.epoch if held else floor,
+        "current_holder": held.holder if held else None,
+    }
+
+
+def check_seal(lease: Lease | None, floor: int, writer: str, claimed: int) -> dict[str, Json]:
+    """As `check_append`, but only the lease's holder seals."""
+    decision = check_append(lease, floor, writer, claimed)
+    if lease is None and decision["decision"] == "proceed":
+        return {"decision": "not_held", "claimed_epoch": claimed}
+    return decision
+
+
+def plan_seal(merged: Merged, through_seq: int, seen: Sequence[str]) -> tuple[str, ...]:
+    """The winners for a seal through `through_seq`: those that no seal has fixed yet; none if all are.
+
+    `seen` are the winners that the executor acted on, up to `through_seq`. Raises NotFolded, SealMismatch if another
+    entry has won since, and BelowSnapshot.
+    """
+    if through_seq >= merged.state.next_seq:
+        raise NotFolded(through_seq)
+    start = merged.onto.base.next_seq
+    if min(merged.sealed, through_seq + 1 - len(seen)) < start:
+        raise BelowSnapshot("winners before the snapshot's entries")
+    winners = [entry.place.id for entry in merged.folded]
+    for seq, name in enumerate(seen, through_seq + 1 - len(seen)):
+        if winners[seq - start] != name:
+            raise SealMismatch(seq=seq, expected=winners[seq - start], actual=name)
+    return tuple(winners[merged.sealed - start : through_seq + 1 - start])
+
+
+def recovery(state: RunState, reason: str) -> Event | None:
+    """The event by which a new executor closes what the last one left running; None if nothing was.
+
+    Whether the effect happened is unknown. A model may be asked again; a tool ran perhaps, so unless it is idempotent
+    this event is for a person to decide.
+    """
+    phase = state.phase
+    if phase["phase"] == "awaiting_model_response":
+        place = {"turn_id": phase["turn_id"], "step": phase["step"]}
+        return {"event": "model_failed", "run_id": state.run_id, **place, "reason": reason}
+    if phase["phase"] == "tool_running":
+        return {"event": "tool_failed", "run_id": state.run_id, "call_id": phase["call_id"], "reason": reason}
+    return None
