@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -78,6 +79,15 @@ def is_deeper(text: bytes, limit: int) -> bool:
     return False
 
 
+def repeats_keys(text: bytes, value: Json) -> bool:
+    """Whether an object of the JSON `text`, which reads as `value`, has a key more than once."""
+    return _members(text) != _members(orjson.dumps(value))
+
+
+def _members(text: bytes) -> int:
+    return _STRING.sub(b"", text).count(b":")
+
+
 class Repeats(dict[str, Json]):
     """An object read from its pairs, which knows the keys it was given more than once."""
 
@@ -87,6 +97,11 @@ class Repeats(dict[str, Json]):
         super().__init__(pairs)
         times = Counter(name for name, _ in pairs) if len(self) < len(pairs) else {}
         self.repeated = {name for name, n in times.items() if n > 1}
+
+    def refuse(self, fields: Collection[str], path: str = "") -> None:
+        """Raises Unreadable if one of these fields of a typed record comes more than once (§1.7)."""
+        for name in sorted(self.repeated.intersection(fields)):
+            raise Unreadable("duplicate field", path + name)
 
     @staticmethod
     def read(text: bytes) -> Json:

@@ -6,16 +6,17 @@ CheckpointError
   AddressMismatch     a file's name is not the hash in it
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
-from foldpoint.canonical import Json, Unreadable, canonical
+from foldpoint.canonical import Json, Repeats, Unreadable, canonical, read_json, repeats_keys
 from foldpoint.chain import BrokenAnchor, UnanchoredDevice, chains, verify_log
 from foldpoint.fold import fold, fold_onto
 from foldpoint.frontier import Covered, covered_by, read_covered
-from foldpoint.op import Op
+from foldpoint.op import STAMP, Op
 from foldpoint.state import SyncState, hash_pieces, read_state, state_hash
 
 SUFFIX = ".checkpoint.json"
@@ -140,3 +141,41 @@ def read_checkpoint(value: Json) -> Checkpoint:
     if not isinstance(digest, str) or not isinstance(address, str):
         raise Unreadable("expected a string", "checkpoint_hash" if isinstance(digest, str) else "state_hash")
     return Checkpoint(read_covered(value.get("frontier")), scopes, digest, address, read_state(value.get("state")))
+
+
+def read_checkpoint_text(text: bytes) -> Checkpoint:
+    """Read a checkpoint's text strictly; it is not verified. Raises Unreadable.
+
+    No field of a record in it may come twice; of maps and payloads the last of equal keys stays (§1.7).
+    """
+    value = read_json(text)
+    checkpoint = read_checkpoint(value)
+    if repeats_keys(text, value):
+        for record, fields, path in _records(Repeats.read(text)):
+            record.refuse(fields, path)
+    return checkpoint
+
+
+_FIELDS = ("frontier", "scopes", "state_hash", "checkpoint_hash", "state")
+_ENTRY = ("seq", "hlc", "head")
+_STATE = ("logs", "registries", "intents")
+_AGENT = ("fencing_epoch", "runs", "committed_runs")
+_RECORD = ("hlc", "op_id", "payload")
+
+
+def _records(checkpoint: Any) -> Iterator[tuple[Repeats, Collection[str], str]]:
+    """The typed records in a readable checkpoint with their fields, and what is put before a field's name."""
+    yield checkpoint, _FIELDS, ""
+    for device, entry in checkpoint["frontier"].items():
+        yield entry, _ENTRY, f"frontier.{device}."
+        yield entry["hlc"], STAMP, f"frontier.{device}.hlc."
+    state = checkpoint["state"]
+    yield state, _STATE, "state."
+    groups = [(f"state.{name}.{tag}", state[name][tag]) for name in ("logs", "registries") for tag in state[name]]
+    for agent, intents in state.get("intents", {}).items():
+        yield intents, _AGENT, f"state.intents.{agent}."
+        groups += [(f"state.intents.{agent}.{view}", intents[view]) for view in ("runs", "committed_runs")]
+    for path, entries in groups:
+        for key, record in entries.items():
+            yield record, _RECORD, f"{path}.{key}."
+            yield record["hlc"], STAMP, f"{path}.{key}.hlc."

@@ -219,6 +219,18 @@ def op_from_json(value: Json) -> Op:
     )
 
 
+#: The fields of a stamp.
+STAMP = frozenset(("wall_ms", "counter", "device_id"))
+
+
+def read_stamp(text: bytes) -> Hlc:
+    """Read one stamp's text strictly. Raises Unreadable."""
+    hlc = read_hlc(read_json(text), "")
+    stamp: Any = Repeats.read(text)
+    stamp.refuse(STAMP)
+    return hlc
+
+
 def read_hlc(value: Json, path: str = "hlc.") -> Hlc:
     """Read a stamp; `path` is put before the names of its fields. Raises Unreadable (§1.8, §2.1)."""
     if not isinstance(value, dict):
@@ -246,17 +258,15 @@ def _string(record: dict[str, Any], name: str, path: str = "") -> str:
 
 
 _RECORD = frozenset(("op_id", "hlc", "device_id", "seq", "prev", "scope", "surface", "payload"))
-_STAMP = frozenset(("wall_ms", "counter", "device_id"))
 
 
 def _refuse_repeated(text: bytes) -> None:
     """Raise Unreadable if the record, or a typed record in it, repeats one of its own fields (§1.7)."""
     record: Any = Repeats.read(text)
-    own = [(record, _RECORD), (record["hlc"], _STAMP)]
+    own = [(record, _RECORD), (record["hlc"], STAMP)]
     for value, field in ((record["scope"], "org"), (record["surface"], "kind")):
         if isinstance(value, Repeats):
             own.append((value, frozenset(value)))
             own.extend((inner, frozenset((field,))) for inner in value.values() if isinstance(inner, Repeats))
     for value, fields in own:
-        for name in value.repeated & fields:
-            raise Unreadable("duplicate field", name)
+        value.refuse(fields)

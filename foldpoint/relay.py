@@ -162,6 +162,14 @@ def stable_frontier(roster: Iterable[RosterEntry]) -> Hlc | None:
     return min(known) if known and len(known) == len(acks) else None
 
 
+def holders(roster: Iterable[RosterEntry]) -> list[RosterEntry]:
+    """The active devices that hold the stable frontier where it is: those that never acked, else the slowest."""
+    active = [entry for entry in roster if not entry.evicted]
+    silent = [entry for entry in active if entry.acked is None]
+    stable = stable_frontier(active)
+    return silent or [entry for entry in active if entry.acked == stable]
+
+
 def is_latest(candidate: Mapping[K, int], latest: Mapping[K, int] | None) -> bool:
     """Whether a stored checkpoint's frontier takes the latest pointer over; `latest` is another's (§11.6)."""
     return latest is None or dominates(candidate, latest)

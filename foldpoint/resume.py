@@ -27,38 +27,62 @@ class Resumed(NamedTuple):
 
 def resume(turns: Iterable[Turn]) -> Resumed:
     """Repair a transcript and turn it into messages."""
-    turns = list(turns)
-    groups, repairs = _alternate(turns)
-    kept = [_merged(group) for group in groups]
-    for i, turn in enumerate(kept):
-        unanswered = turn.role == "assistant" and turn.tool_calls
-        if unanswered and (i + 1 == len(kept) or kept[i + 1].role != "tool"):
-            repairs.append(_report(Repair.CALLS_CLEARED, turn, calls=len(turn.tool_calls)))
-            kept[i] = turn._replace(tool_calls=[])
-    place = {turn.op_id: i for i, turn in enumerate(turns)}
-    repairs.sort(key=lambda repair: place[repair["op_id"]])
-    return Resumed([_message(turn) for turn in kept], repairs)
+    repairing = Repairing()
+    messages = [message for turn in turns if (message := repairing.take(turn))]
+    if (last := repairing.end()) is not None:
+        messages.append(last)
+    return Resumed(messages, repairing.repairs())
 
 
-def _alternate(turns: list[Turn]) -> tuple[list[list[Turn]], list[dict[str, Any]]]:
-    """The turns of each message, and what had to be merged or left out for it."""
-    groups: list[list[Turn]] = []
-    repairs: list[dict[str, Any]] = []
-    tool_open = False
-    for turn in turns:
+class Repairing:
+    """Repairs a transcript turn by turn; it holds the turns of one message, and the report."""
+
+    def __init__(self) -> None:
+        self._group: list[Turn] = []
+        #: Whether tool results may answer calls that came before.
+        self._tool_open = False
+        self._place = self._began = -1
+        self._repairs: list[tuple[int, dict[str, Any]]] = []
+
+    def take(self, turn: Turn) -> dict[str, Any] | None:
+        """Take the next turn; the message that is complete with it, if one is."""
+        self._place += 1
         if turn.role == "tool":
-            if tool_open:
-                groups.append([turn])
-            else:
-                repairs.append(_report(Repair.ORPHAN_DROPPED, turn, tool_use_id=turn.tool_use_id))
-        elif groups and groups[-1][0].role == turn.role:
-            repairs.append(_report(Repair.MERGED, turn, into=groups[-1][0].op_id))
-            groups[-1].append(turn)
-            tool_open = turn.role == "assistant" and (tool_open or bool(turn.tool_calls))
-        else:
-            groups.append([turn])
-            tool_open = turn.role == "assistant" and bool(turn.tool_calls)
-    return groups, repairs
+            if self._tool_open:
+                return self._begin(turn)
+            self._report(self._place, Repair.ORPHAN_DROPPED, turn, tool_use_id=turn.tool_use_id)
+            return None
+        merges = bool(self._group) and self._group[0].role == turn.role
+        self._tool_open = turn.role == "assistant" and ((merges and self._tool_open) or bool(turn.tool_calls))
+        if not merges:
+            return self._begin(turn)
+        self._report(self._place, Repair.MERGED, turn, into=self._group[0].op_id)
+        self._group.append(turn)
+        return None
+
+    def end(self) -> dict[str, Any] | None:
+        """The last message, after the last turn."""
+        return self._message(None) if self._group else None
+
+    def repairs(self) -> list[dict[str, Any]]:
+        """One entry per repaired turn in transcript order, of the turns whose messages are complete."""
+        return [report for _, report in sorted(self._repairs, key=lambda repair: repair[0])]
+
+    def _begin(self, turn: Turn) -> dict[str, Any] | None:
+        message = self._message(turn) if self._group else None
+        self._group, self._began = [turn], self._place
+        return message
+
+    def _message(self, after: Turn | None) -> dict[str, Any]:
+        """The message of the group, now that the turn after it is known."""
+        turn = _merged(self._group)
+        if turn.role == "assistant" and turn.tool_calls and (after is None or after.role != "tool"):
+            self._report(self._began, Repair.CALLS_CLEARED, turn, calls=len(turn.tool_calls))
+            turn = turn._replace(tool_calls=[])
+        return _message(turn)
+
+    def _report(self, place: int, repair: Repair, turn: Turn, **more: Any) -> None:
+        self._repairs.append((place, {"repair": repair.value, "op_id": turn.op_id, **more}))
 
 
 def _merged(group: list[Turn]) -> Turn:
@@ -66,10 +90,6 @@ def _merged(group: list[Turn]) -> Turn:
     first = group[0]
     calls = [call for turn in group for call in turn.tool_calls] if first.role == "assistant" else first.tool_calls
     return first._replace(content="\n\n".join(turn.content for turn in group if turn.content), tool_calls=calls)
-
-
-def _report(repair: Repair, turn: Turn, **more: Any) -> dict[str, Any]:
-    return {"repair": repair.value, "op_id": turn.op_id, **more}
 
 
 def _message(turn: Turn) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from foldpoint.canonical import U64_MAX, Json, Unreadable, canonical, clamp_u64
+from foldpoint.hlc import Hlc
 from foldpoint.op import integer
 from foldpoint.state import Entries, Record, SyncState
 from foldpoint.surfaces import conversation, intent, routing, run, trajectory
@@ -81,6 +82,13 @@ class Policy:
     def rule(self, tag: str) -> Rule:
         return self.rules.get(tag, self.default_rule)
 
+    def check(self, *, routed: bool) -> None:
+        """Raises RetentionError if it would trim intents, or routing entries where there are any (§10.3)."""
+        if self.rule(intent.SURFACE.name) != KeepAll():
+            raise IntentRetention(intent.SURFACE.name)
+        if routed and self.rule(routing.SURFACE.name) != KeepAll():
+            raise EventStreamRetention(routing.SURFACE.name)
+
     def to_json(self) -> dict[str, Json]:
         rules = {tag: rule.to_json() for tag, rule in self.rules.items()}
         return {"rules": rules, "default_rule": self.default_rule.to_json()}
@@ -134,17 +142,15 @@ class Trimmed(NamedTuple):
 
 def retain(state: SyncState, policy: Policy, as_of_ms: int) -> Trimmed:
     """Apply a policy to a state's logs. Raises RetentionError (§10.2, §10.3)."""
-    if policy.rule(intent.SURFACE.name) != KeepAll():
-        raise IntentRetention("intents are never trimmed")
-    if state.logs.get(routing.SURFACE.name) and policy.rule(routing.SURFACE.name) != KeepAll():
-        raise EventStreamRetention(routing.SURFACE.name)
+    policy.check(routed=bool(state.logs.get(routing.SURFACE.name)))
     logs: dict[str, Entries] = {}
     dropped: Counter[str] = Counter()
     tombstoned: list[tuple[str, str]] = []
     for tag, entries in state.logs.items():
         kept = dict(entries)
-        for key in doomed(entries, policy.rule(tag), as_of_ms):
-            stub = _stub(key, entries[key])
+        facts = (fact for key, record in entries.items() if (fact := fact_of(key, record)))
+        for key in doomed(facts, policy.rule(tag), as_of_ms):
+            stub = stub_of(key, entries[key])
             if stub is None:
                 del kept[key]
                 dropped[tag] += 1
@@ -155,30 +161,42 @@ def retain(state: SyncState, policy: Policy, as_of_ms: int) -> Trimmed:
     return Trimmed(SyncState(logs, state.registries, state.intents), dict(dropped), sorted(tombstoned))
 
 
-def timestamp(record: Record) -> int | None:
-    """The payload's timestamp in ms; None if it has none, which counts as newest."""
+class Fact(NamedTuple):
+    """What a rule asks of a live record, in the order of recency; `key` is whatever the caller knows it by."""
+
+    recency: int
+    hlc: Hlc
+    op_id: str
+    key: Any
+    at: int | None
+    agent: str
+
+
+def fact_of(key: Any, record: Record) -> Fact | None:
+    """The fact of a live record; None for a tombstone, which is carried and never counted."""
     payload = record.value()
-    return clamp_u64(payload.get("timestamp")) if isinstance(payload, dict) else None
+    if conversation.is_tombstone(payload):
+        return None
+    at = _timestamp(payload)
+    return Fact(U64_MAX if at is None else at, record.hlc, record.op_id, key, at, intent.agent_id(payload))
 
 
-def doomed(entries: Entries, rule: Rule, as_of_ms: int) -> list[str]:
-    """The keys of live records that a rule does not keep."""
+def doomed(facts: Iterable[Fact], rule: Rule, as_of_ms: int) -> list[Any]:
+    """The keys of the records that a rule does not keep, out of all live ones of a surface."""
     if isinstance(rule, KeepAll):
         return []
-    live = [(timestamp(r), r, key) for key, r in entries.items() if not conversation.is_tombstone(r.value())]
-    live.sort(key=lambda entry: (U64_MAX if entry[0] is None else entry[0], entry[1]))
-    if isinstance(rule, LastN):
-        return [key for _, _, key in live[: max(len(live) - rule.n, 0)]]
     if isinstance(rule, MaxAge):
-        return [key for at, _, key in live if _is_older(at, as_of_ms, rule.max_age_ms)]
+        return [fact.key for fact in facts if _is_older(fact.at, as_of_ms, rule.max_age_ms)]
+    live = sorted(facts, key=lambda fact: fact[:3])
+    if isinstance(rule, LastN):
+        return [fact.key for fact in live[: max(len(live) - rule.n, 0)]]
     rank: Counter[str] = Counter()
     gone = []
-    for at, record, key in reversed(live):
-        agent = intent.agent_id(record.value())
-        too_many = rule.max_per_agent and rank[agent] >= rule.max_per_agent
-        rank[agent] += 1
-        if too_many or (rule.max_age_ms and _is_older(at, as_of_ms, rule.max_age_ms)):
-            gone.append(key)
+    for fact in reversed(live):
+        too_many = rule.max_per_agent and rank[fact.agent] >= rule.max_per_agent
+        rank[fact.agent] += 1
+        if too_many or (rule.max_age_ms and _is_older(fact.at, as_of_ms, rule.max_age_ms)):
+            gone.append(fact.key)
     return gone
 
 
@@ -186,11 +204,20 @@ def _is_older(at: int | None, as_of_ms: int, max_age_ms: int) -> bool:
     return at is not None and max(0, as_of_ms - at) > max_age_ms
 
 
-def _stub(key: str, record: Record) -> Record | None:
+def stub_of(key: str, record: Record) -> Record | None:
     """What stays of a dropped record that has an entity id; None without one."""
     payload = record.value()
     name = key[3:] if key.startswith("id:") else payload.get("id") if isinstance(payload, dict) else None
     return record._replace(payload=canonical({"id": name, "tombstone": True})) if isinstance(name, str) else None
+
+
+def timestamp(record: Record) -> int | None:
+    """The payload's timestamp in ms; None if it has none, which counts as newest."""
+    return _timestamp(record.value())
+
+
+def _timestamp(payload: Json) -> int | None:
+    return clamp_u64(payload.get("timestamp")) if isinstance(payload, dict) else None
 
 
 def newest_timestamp(records: Iterable[Record]) -> int:
