@@ -17,6 +17,8 @@ SESSION = {
     "statement_timeout": "60s",
     "TimeZone": "UTC",
 }
+#: For work on whole scopes.
+NO_TIMEOUT = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 
 
 class DatabaseUrlError(ValueError):

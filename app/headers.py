@@ -5,6 +5,9 @@ from secrets import token_hex
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.server import Server
+from app.services.access import Caller
+
 EPOCH = "Foldpoint-Epoch"
 REQUEST_ID = "X-Request-Id"
 
@@ -17,7 +20,9 @@ class Headers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = scope.setdefault("state", {})["request_id"] = token_hex(8)
+        state = scope.setdefault("state", {})
+        request_id = state["request_id"] = token_hex(8)
+        server: Server = scope["app"].state.server
 
         answered = False
 
@@ -26,7 +31,7 @@ class Headers:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
-                headers[EPOCH] = scope["app"].state.server.epoch
+                headers[EPOCH] = server.epoch = _seen(state.get("caller")) or server.epoch
             await send(message)
             answered = message["type"] == "http.response.body" and not message.get("more_body", False)
 
@@ -36,3 +41,8 @@ class Headers:
             # Starlette raises again what the last resort has logged and answered; the connection can go on.
             if not answered:
                 raise
+
+
+def _seen(caller: Caller | None) -> str | None:
+    """The server epoch that this request's transaction saw, if it came to one."""
+    return None if caller is None else caller.epoch

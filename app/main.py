@@ -2,16 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from app.body_limit import BodyLimit
-from app.database import create_engine
+from app.database import NO_TIMEOUT, create_engine
 from app.headers import Headers
 from app.routes import (
     checkpoints,
     conversations,
+    docs,
     executors,
     failures,
     health,
@@ -22,8 +24,10 @@ from app.routes import (
     sync_devices,
     sync_leases,
     sync_scope,
+    upkeep,
 )
-from app.server import NO_TIMEOUT, PATIENT, Server
+from app.routes.documents import with_problem
+from app.server import PATIENT, Server
 from app.settings import Settings
 from app.sql.server_row import read_epoch
 
@@ -38,7 +42,9 @@ ROUTERS = (
     executors.router,
     leases.router,
     checkpoints.router,
+    upkeep.router,
     health.router,
+    docs.router,
 )
 
 
@@ -46,6 +52,9 @@ class _Foldpoint(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """The headers go outside everything, so that the last resort's answer has them too."""
         return Headers(super().build_middleware_stack())
+
+    def openapi(self) -> dict[str, Any]:
+        return with_problem(super().openapi())
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -58,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
         url = settings.database_url.get_secret_value()
         engine, patient = create_engine(url, settings.pool_size), create_engine(url, PATIENT, **NO_TIMEOUT)
         app.state.server = Server(engine, patient, create_engine(url, 1), settings, await read_epoch(engine))
+        app.state.server.background.start()
         yield
         await app.state.server.stop()
 
@@ -67,6 +77,8 @@ def create_app(settings: Settings) -> FastAPI:
         version="0.1.0",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(BodyLimit)
     failures.install(app)

@@ -55,6 +55,7 @@ ADVICE: dict[str, str] = {
     "checkpoint_state_mismatch": "Pull everything, fold again, and compare the state's hash with the server's.",
     "lease_held": "Wait until it expires or is released; its holder renews it.",
     "lease_lost": "Stop acting for the agent, and acquire again.",
+    "epoch_exhausted": "An admin sees the claim at /v1/scopes/{scope}/leases/claim?agent= and lets it go by DELETE.",
     "clock_skew": "Set the device's clock, and author the op again.",
     "frontier_truncated": "Bootstrap from the latest checkpoint, then pull from its frontier.",
     "cursor_gone": GO_ON,
@@ -67,6 +68,10 @@ ADVICE: dict[str, str] = {
 
 RETRY_AFTER_S = 1
 UNCACHED = frozenset(("cursor_gone", "server_restored", "frontier_collected"))
+
+
+class BrokenOff(RuntimeError):
+    """An answer that was begun cannot be ended: its connection breaks, so that nobody takes it for whole."""
 
 
 class Problem(Exception):
@@ -106,6 +111,8 @@ class Problem(Exception):
             headers["WWW-Authenticate"] = "Bearer"
         if self.code in ("rate_limited", "unavailable"):
             headers["Retry-After"] = str(RETRY_AFTER_S)
+        if self.status == 416:
+            headers["Content-Range"] = f"bytes */{self.facts['size']}"
         if self.code in UNCACHED:
             headers["Cache-Control"] = "no-store"
         return headers

@@ -24,6 +24,10 @@ class Settings(BaseSettings):
     max_clock_skew_ms: int = Field(24 * HOUR_MS, ge=0)
     #: A device silent for longer is evicted from the roster; 0 never evicts.
     eviction_horizon_ms: int = Field(0, ge=0)
+    #: Ops after which the server makes a checkpoint, if the state is not larger; 0 makes none unasked.
+    checkpoint_every: int = Field(10_000, ge=0)
+    #: Seconds between two garbage collections of every scope; 0 collects only when asked.
+    gc_interval_s: int = Field(0, ge=0)
     #: Database connections of one server process.
     pool_size: int = Field(10, ge=2)
 

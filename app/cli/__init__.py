@@ -6,7 +6,7 @@ import typer
 from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
-from app.cli import migrate, serve, token, verify
+from app.cli import migrate, serve, token, upkeep, verify
 from app.database import DatabaseUrlError
 from app.migrate import MigrationError
 from app.postgres_binaries import PostgresError
@@ -24,6 +24,8 @@ commands = typer.Typer(
 commands.command()(serve.serve)
 commands.command()(migrate.migrate)
 commands.command()(verify.verify)
+commands.command()(upkeep.checkpoint)
+commands.command()(upkeep.gc)
 commands.add_typer(token.commands, name="token")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.database import create_engine
+from app.database import NO_TIMEOUT, create_engine
 from app.embedded import DURABLE, EmbeddedPostgres
 from app.migrate import prepare
 from app.settings import Settings
@@ -54,6 +54,17 @@ async def transaction(url: str) -> AsyncIterator[AsyncConnection]:
     try:
         async with engine.begin() as connection:
             yield connection
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def whole_scopes(url: str) -> AsyncIterator[AsyncEngine]:
+    """An engine without time-outs, for work on whole scopes of a database of this version's schema."""
+    await prepare(url)
+    engine = create_engine(url, pool_size=3, **NO_TIMEOUT)
+    try:
+        yield engine
     finally:
         await engine.dispose()
 

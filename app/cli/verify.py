@@ -1,14 +1,15 @@
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import typer
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.cli.database import DataDir, database
-from app.database import create_engine
-from app.migrate import prepare
-from app.services.verifying import verify as faults_of
+from app.cli.database import DataDir, database, whole_scopes
+from app.services.verifying import verify as verify_scope
 from app.settings import Settings
+from app.sql import scopes
 from app.sql.scopes import listed
 
 
@@ -24,17 +25,21 @@ def verify(
 
 
 async def _verify(url: str, scope: str | None) -> int:
-    await prepare(url)
-    engine = create_engine(url, pool_size=2, statement_timeout="0", idle_in_transaction_session_timeout="0")
     total = 0
-    try:
+    async with whole_scopes(url) as engine:
         for number, name in await listed(engine, scope):
-            found = 0
-            async for fault in faults_of(engine, number):
+            found = [fault async for fault in _watched(engine, number, name)]
+            for fault in found:
                 typer.echo(f"{name}: {fault}")
-                found += 1
-            typer.echo(f"{name}: {'ok' if not found else f'{found} faults'}", err=True)
-            total += found
-    finally:
-        await engine.dispose()
+            typer.echo(f"{name}: {'ok' if not found else f'{len(found)} faults'}", err=True)
+            total += len(found)
     return total
+
+
+async def _watched(engine: AsyncEngine, scope: int, name: str) -> AsyncIterator[str]:
+    """The faults of a scope, with a bar over its ops where a person watches."""
+    async with engine.connect() as connection:
+        ops = (await scopes.row(connection, scope)).ops
+    with typer.progressbar(length=ops, label=name, file=sys.stderr) as bar:
+        async for fault in verify_scope(engine, scope, lambda: bar.update(1)):
+            yield fault

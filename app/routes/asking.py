@@ -1,18 +1,22 @@
 """What a request carries: the server, the caller, the body; and how an answer leaves."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
 import orjson
 from fastapi import Depends, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import AfterValidator, StrictStr
 from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.types import Send
 
 from app.problems import Problem
 from app.server import Server
-from app.services.access import Caller, Reach, Right, reach, reach_or_create
+from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
+from app.services.open_streams import Revoked
+from app.services.spool import Spool
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
@@ -21,7 +25,7 @@ from foldpoint.slug import slug
 bearer = HTTPBearer(auto_error=False, description="A token made by `foldpoint token create`.")
 
 
-def server_of(request: Request) -> Server:
+async def server_of(request: Request) -> Server:
     found = request.app.state.server
     assert isinstance(found, Server)
     return found
@@ -30,13 +34,15 @@ def server_of(request: Request) -> Server:
 ServerDep = Annotated[Server, Depends(server_of)]
 
 
-def caller_of(
-    server: ServerDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+async def caller_of(
+    request: Request, server: ServerDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 ) -> Caller:
     if credentials is None:
         raise Problem("unauthorized", "send a token as Authorization: Bearer")
     admin = server.settings.admin_token
-    return Caller.of(credentials.credentials, None if admin is None else admin.get_secret_value())
+    caller = Caller.of(credentials.credentials, None if admin is None else admin.get_secret_value())
+    request.state.caller = caller
+    return caller
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]
@@ -55,7 +61,7 @@ class Work(NamedTuple):
 class Asking:
     """One call by one caller: opens the transactions of its work, each with the caller's right checked in it."""
 
-    def __init__(self, server: ServerDep, caller: CallerDep) -> None:
+    def __init__(self, server: Server, caller: Caller) -> None:
         self.server, self.caller = server, caller
 
     @asynccontextmanager
@@ -79,7 +85,11 @@ class Asking:
             yield Work(connection, found)
 
 
-AskingDep = Annotated[Asking, Depends()]
+async def asking_of(server: ServerDep, caller: CallerDep) -> Asking:
+    return Asking(server, caller)
+
+
+AskingDep = Annotated[Asking, Depends(asking_of)]
 
 
 async def body_of(request: Request) -> bytes:
@@ -89,7 +99,7 @@ async def body_of(request: Request) -> bytes:
 BodyDep = Annotated[bytes, Depends(body_of)]
 
 
-def device_of(device: str) -> str:
+async def device_of(device: str) -> str:
     """The slug of the device in the path. Raises invalid_request for one that no device id can have."""
     if len(device) > MAX_DEVICE_ID_BYTES:
         raise Problem("invalid_request", f"a device id may have {MAX_DEVICE_ID_BYTES} bytes", {"path": "path.device"})
@@ -123,5 +133,49 @@ def unreadable(error: Unreadable) -> Problem:
     return Problem("invalid_request", str(error), {"path": error.path})
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json")
+class Streamed(StreamingResponse):
+    """An answer that is sent piece by piece. It breaks off once its caller's token is revoked.
+
+    It begins with its first piece: what fails before that is answered as a problem, and given up if the client leaves.
+    """
+
+    def __init__(
+        self,
+        asking: Asking,
+        text: AsyncGenerator[bytes],
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = "application/json",
+    ) -> None:
+        super().__init__(text, status, headers, media_type)
+        self._asking, self._text = asking, text
+
+    async def stream_response(self, send: Send) -> None:
+        begun = False
+        try:
+            async with self._asking.server.streams.of(self._asking.caller), aclosing(self._text) as text:
+                first = await anext(text, b"")
+                begun = True
+                self.body_iterator = _continued(first, text)
+                await super().stream_response(send)
+        except Revoked as error:
+            if begun:
+                raise
+            raise revoked() from error
+
+
+async def _continued(first: bytes, text: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async for piece in text:
+        yield piece
+
+
+def sent(asking: Asking, spool: Spool) -> Response:
+    """A short answer at once, a long one piece by piece."""
+    if spool.is_short:
+        return Response(spool.whole(), media_type="application/json")
+    return Streamed(asking, spool.pieces())
+
+
+def answer(value: Any) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")

@@ -1,113 +1,114 @@
 """Stored checkpoints: a list, and each text, resumable by byte ranges."""
 
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, answer
-from app.routes.documents import gives
+from app.routes.asking import AskingDep, Streamed, answer
+from app.routes.byte_ranges import is_held, span
+from app.routes.documents import CHECKPOINT, CURSORS, LATEST, gives
+from app.routes.lines import CURSOR, NDJSON
+from app.services.access import Right
+from app.services.checkpoint_entries import cursor_after, entries, gone
+from app.services.checkpoint_lines import stored_lines
 from app.services.checkpoint_text import stored_text
-from app.services.cursors import decode, encode
-from app.sql import checkpoints, scopes
-from app.sql.checkpoints import Stored
+from app.services.cursors import invalid_cursor
+from app.services.making_checkpoints import make_at_head
+from app.sql import checkpoints
 
 router = APIRouter(prefix="/v1/scopes/{scope}/checkpoints", tags=["checkpoints"])
 
-_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
+
+ENTRY = {
+    "checkpoint_hash": "ckpt-…",
+    "state_hash": "state-…",
+    "origin": "server",
+    "exact": True,
+    "size": 5120,
+    "created_at": "2026-01-01T00:00:00Z",
+    "frontier": {"laptop": 41},
+    "cursor": "WyJl…",
+    "latest": True,
+    "base": False,
+}
 
 
-@router.get(
-    "",
-    responses=gives(
-        {
-            "checkpoints": [
-                {
-                    "checkpoint_hash": "ckpt-…",
-                    "state_hash": "state-…",
-                    "origin": "device",
-                    "exact": True,
-                    "size": 5120,
-                    "created_at": "2026-01-01T00:00:00Z",
-                    "latest": True,
-                    "base": False,
-                }
-            ],
-            "cursor": None,
-        }
-    ),
-)
+@router.get("", responses=gives({"checkpoints": [ENTRY], "cursor": None}, "not_found", *CURSORS))
 async def listed(
     asking: AskingDep, scope: str, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20
 ) -> Response:
-    """Stored checkpoints, newest first, without their texts."""
-    before = 2**63 - 1 if cursor is None else _read_id(cursor)
+    """Stored checkpoints, newest first, without their texts, each with the `/ops` cursor that goes on from it."""
     async with asking.reading(scope) as work:
-        number, pg = work.reach.existing, await work.pg()
+        number, pg, cursors = work.reach.existing, await work.pg(), work.reach.cursors
+        read = cursors.read(cursor, _id)
+        before = 2**63 - 1 if read is None else read
         found = await checkpoints.listed(pg, number, before, limit + 1)
-        row = await scopes.row(work.connection, number)
-    page = found[:limit]
-    return answer(
-        {
-            "checkpoints": [_entry(stored, row) for stored in page],
-            "cursor": encode({"id": page[-1].id}) if len(found) > limit else None,
-        }
-    )
+        page = await entries(pg, cursors, found[:limit])
+    more = cursors.text(found[limit - 1].id) if len(found) > limit else None
+    return answer({"checkpoints": page, "cursor": more})
 
 
-def _read_id(cursor: str) -> int:
-    match decode(cursor):
-        case {"id": int(number)} if 0 <= number < 2**63:
-            return number
-    raise Problem("invalid_cursor", "this is no cursor of this list")
+def _id(place: Any) -> int:
+    if type(place) is int and 0 <= place < 2**63:
+        return place
+    raise invalid_cursor()
 
 
-def _entry(stored: Stored, scope: Any) -> dict[str, Any]:
-    return {
-        "checkpoint_hash": stored.hash,
-        "state_hash": stored.state_hash,
-        "origin": stored.origin,
-        "exact": stored.exact,
-        "size": stored.size,
-        "created_at": stored.created_at,
-        "latest": stored.id == scope.latest_checkpoint,
-        "base": stored.id == scope.base_checkpoint,
-    }
+@router.post("", responses=gives(ENTRY, "not_found", "sealed_scope"))
+async def make(asking: AskingDep, scope: str) -> Response:
+    """Make a checkpoint of everything that is folded now; it becomes the latest."""
+    async with asking.writing(scope, Right.ADMIN) as work:
+        cursors = work.reach.cursors
+        if work.reach.mode == "sealed":
+            raise Problem("sealed_scope", "sealing devices refuse every checkpoint, so none is made")
+    async with asking.server.whole:
+        stored = await make_at_head(asking.server.patient, cursors.scope)
+    async with asking.reading(scope) as work:
+        return answer((await entries(await work.pg(), cursors, [stored]))[0])
 
 
-@router.get("/{checkpoint_hash}")
+@router.get(
+    "/{checkpoint_hash}",
+    responses={
+        **gives(LATEST, "not_found", "cursor_gone", "invalid_request:416", schema=CHECKPOINT),
+        206: {"description": "The bytes of one range"},
+        304: {"description": "The client has it"},
+    },
+)
 async def one(
     asking: AskingDep,
     scope: str,
     checkpoint_hash: str,
     range_: Annotated[str | None, Header(alias="range")] = None,
+    if_range: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
-    """A checkpoint's canonical text. It never changes, so a broken download goes on by `Range: bytes=N-`."""
+    """A checkpoint's canonical text. It never changes, so a broken download goes on by `Range: bytes=N-`.
+
+    As NDJSON: a line with its hashes, frontier and the `/ops` cursor after it, a line per record, and how many
+    they were. The cursor is in the `Foldpoint-Cursor` header too.
+    """
     async with asking.reading(scope) as work:
-        stored = await checkpoints.by_hash(await work.pg(), work.reach.existing, checkpoint_hash)
-    if stored is None:
-        raise Problem("not_found", "there is no such checkpoint")
-    headers = {"ETag": f'"{stored.hash}"', "Accept-Ranges": "bytes"}
-    if if_none_match == headers["ETag"]:
+        pg, cursors = await work.pg(), work.reach.cursors
+        stored = await checkpoints.by_hash(pg, cursors.scope, checkpoint_hash)
+        if stored is None:
+            raise Problem("not_found", "there is no such checkpoint")
+        if not stored.kept:
+            raise await gone(pg, cursors)
+        cursor = await cursor_after(pg, cursors, stored)
+    if NDJSON in accept:
+        lines = stored_lines(asking.server.engine, stored, cursor)
+        return Streamed(asking, lines, headers={CURSOR: cursor}, media_type=NDJSON)
+    etag = f'"{stored.hash}"'
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", "Vary": "Accept", CURSOR: cursor}
+    if is_held(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    start, stop = _span(range_, stored.size)
+    part = span(range_, if_range, etag, stored.size)
+    start, stop = part or (0, stored.size)
     headers["Content-Length"] = str(stop - start)
-    if range_ is not None:
+    if part is not None:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{stored.size}"
     text = stored_text(asking.server.engine, stored, start, stop)
-    return StreamingResponse(text, 200 if range_ is None else 206, headers, "application/json")
-
-
-def _span(header: str | None, size: int) -> tuple[int, int]:
-    """The bytes of one range. Raises invalid_request, as 416, for any other."""
-    if header is None:
-        return 0, size
-    found = _RANGE.fullmatch(header.strip())
-    start = int(found[1]) if found else size
-    stop = min(int(found[2]) + 1, size) if found and found[2] else size
-    if start >= stop:
-        raise Problem("invalid_request", f"the range must be bytes=FIRST-[LAST] within {size} bytes", status=416)
-    return start, stop
+    return Streamed(asking, text, 200 if part is None else 206, headers)

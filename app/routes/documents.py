@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from app.problems import CODES, Problem
+
 HLC: dict[str, Any] = {
     "type": "object",
     "required": ["wall_ms", "counter", "device_id"],
@@ -41,6 +43,24 @@ OPS: dict[str, Any] = {"type": "array", "items": OP}
 
 STAMP = {"wall_ms": 1750000000000, "counter": 0, "device_id": "laptop"}
 RECORD = {"op_id": "op-4b7a595d61b19b8e77fd5397dc402e74", "hlc": STAMP, "payload": {"id": "f1"}}
+EMITTED = {
+    "op_id": RECORD["op_id"],
+    "hlc": STAMP,
+    "device_id": "laptop",
+    "seq": 0,
+    "prev": None,
+    "scope": "personal",
+    "surface": "knowledge",
+    "payload": RECORD["payload"],
+}
+ENTRY = {"device_id": "laptop", "added_at": STAMP, "last_seen_ms": 1750000000000, "acked": STAMP, "status": "active"}
+LATEST = {
+    "checkpoint_hash": "ckpt-0e5c…",
+    "frontier": {"laptop": {"seq": 0, "hlc": STAMP, "head": RECORD["op_id"]}},
+    "scopes": ["personal"],
+    "state": {"intents": {}, "logs": {"knowledge": {"id:f1": RECORD}}, "registries": {}},
+    "state_hash": "state-2a8b…",
+}
 LEASE = {"agent_id": "travel", "holder": "laptop", "epoch": 3, "expires_at_ms": 1750000030000}
 RUN = {"status": "committed", "record": RECORD, "intent": None}
 
@@ -50,21 +70,73 @@ def takes(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def gives(example: Any) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that answers like this, and of any route with a problem."""
+#: What any call may be refused with.
+ALWAYS = ("unauthorized", "forbidden", "invalid_request", "unavailable", "internal")
+#: What a call that goes on from a cursor may be refused with.
+CURSORS = ("invalid_cursor", "cursor_gone", "server_restored")
+
+#: What a push may be refused with as a whole, and what for one of its ops.
+PUSH = ("not_found", "reserved_device", "too_many_ops", "too_large")
+REFUSED_OPS = (
+    "chain_fork",
+    "gap",
+    "chain_broken",
+    "foreign_ops",
+    "unreadable_op",
+    "clock_skew",
+    "plain_scope",
+    "sealed_scope",
+)
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def gives(example: Any, *codes: str, schema: dict[str, Any] | None = None) -> Responses:
+    """The `responses` of a route that answers like this, and may be refused with these codes beside those of any."""
+    return says(example, schema) | refuses(*ALWAYS, *codes)
+
+
+def says(example: Any, schema: dict[str, Any] | None = None) -> Responses:
+    """The answer alone."""
+    content = {"example": example} | ({} if schema is None else {"schema": schema})
+    return {200: {"description": "Done", "content": {"application/json": content}}}
+
+
+def refuses(*codes: str) -> Responses:
+    """The problems that a route may answer with, by status; `code:status` is a code with a status not its own."""
+    by_status: dict[int, dict[str, Any]] = {}
+    for text in codes:
+        code, _, status = text.partition(":")
+        problem = Problem(code, "What is wrong, in a sentence.", status=int(status or 0))
+        by_status.setdefault(problem.status, {})[code] = {"value": problem.body()}
     return {
-        200: {"content": {"application/json": {"example": example}}},
-        "default": {
-            "description": "A problem with a stable code",
-            "content": {"application/problem+json": {"example": PROBLEM}},
-        },
+        status: {
+            "description": " or ".join(f"`{code}`" for code in examples),
+            "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": examples}},
+        }
+        for status, examples in by_status.items()
     }
 
 
-PROBLEM = {
-    "type": "about:blank#forbidden",
-    "title": "forbidden",
-    "status": 403,
-    "code": "forbidden",
-    "detail": "this token may not use this scope",
-}
+def with_problem(document: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI document with the schema that every refusal points to, and without the framework's own."""
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = {
+        "type": "object",
+        "required": ["type", "title", "status", "code", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "code": {"type": "string", "enum": sorted(CODES), "description": "what a program decides by"},
+            "detail": {"type": "string", "description": "what a person reads"},
+            "advice": {"type": "string", "description": "what the client can do"},
+        },
+        "additionalProperties": {"description": "the facts: what is expected and what was found"},
+    }
+    return document
+
+
+PROBLEM = "application/problem+json"

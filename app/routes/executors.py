@@ -6,15 +6,19 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from app.routes.asking import AskingDep, JsonText, answer
-from app.routes.documents import LEASE, RECORD, RUN, gives
+from app.routes.documents import CURSORS, LEASE, RECORD, RUN, gives
+from app.routes.frontiers import AtDep
 from app.routes.sync_leases import U64
 from app.services import answering, leasing
+from app.services.answering_past import committed_at
 from app.sql import intents
 from foldpoint.fence import check_dispatch, may_dispatch
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["executors"])
 
 MAX_LOOKUPS = 1_000
+#: What a question may be refused with that a closed intent can leave open.
+ASKED = ("not_found", "sealed_scope:503")
 
 
 class Run(BaseModel):
@@ -31,15 +35,18 @@ class Dispatch(Run):
     epoch: U64
 
 
-@router.get("/committed-run", responses=gives(RUN))
-async def committed_run(asking: AskingDep, scope: str, agent: str, run: str) -> Response:
-    """Whether a run committed. `in_doubt` means that its effect may have happened."""
+@router.get("/committed-run", responses=gives(RUN, *ASKED, "frontier_collected"))
+async def committed_run(asking: AskingDep, scope: str, agent: str, run: str, at: AtDep = None) -> Response:
+    """Whether a run committed, now or by a past frontier. `in_doubt` means that its effect may have happened."""
+    if at is not None:
+        async with asking.reading_whole(scope) as work:
+            return answer(await committed_at(await work.pg(), work.reach, (agent, run), at))
     async with asking.reading(scope) as work:
         (found,) = await answering.committed_runs(await work.pg(), work.reach, [(agent, run)])
     return answer(found)
 
 
-@router.post("/committed-runs/lookup", responses=gives({"runs": [RUN]}))
+@router.post("/committed-runs/lookup", responses=gives({"runs": [RUN]}, *ASKED, "too_large"))
 async def lookup(asking: AskingDep, scope: str, body: Lookup) -> Response:
     """The same for up to 1,000 runs, in the order asked."""
     async with asking.reading(scope) as work:
@@ -48,7 +55,7 @@ async def lookup(asking: AskingDep, scope: str, body: Lookup) -> Response:
     return answer({"runs": found})
 
 
-@router.get("/committed-runs", responses=gives({"run_ids": ["run-lisbon"], "cursor": None}))
+@router.get("/committed-runs", responses=gives({"run_ids": ["run-lisbon"], "cursor": None}, *ASKED, *CURSORS))
 async def committed_runs(
     asking: AskingDep,
     scope: str,
@@ -61,7 +68,7 @@ async def committed_runs(
         return answer(await answering.committed_ids(await work.pg(), work.reach, agent, cursor, limit))
 
 
-@router.get("/intent", responses=gives({"record": RECORD}))
+@router.get("/intent", responses=gives({"record": RECORD}, *ASKED))
 async def intent(asking: AskingDep, scope: str, agent: str, run: str) -> Response:
     """Who holds a run now; to know whether it committed, ask for the committed run."""
     async with asking.reading(scope) as work:
@@ -69,7 +76,7 @@ async def intent(asking: AskingDep, scope: str, agent: str, run: str) -> Respons
     return answer({"record": record and record.to_json()})
 
 
-@router.get("/agents", responses=gives({"agent_id": "travel", "fencing_epoch": 3, "lease": LEASE}))
+@router.get("/agents", responses=gives({"agent_id": "travel", "fencing_epoch": 3, "lease": LEASE}, "not_found"))
 async def agents(asking: AskingDep, scope: str, agent: str) -> Response:
     """An agent's fence and its lease."""
     async with asking.reading(scope) as work:
@@ -79,7 +86,7 @@ async def agents(asking: AskingDep, scope: str, agent: str) -> Response:
     return answer({"agent_id": agent, "fencing_epoch": fence, "lease": lease})
 
 
-@router.post("/fence", responses=gives({"decision": "proceed", "may_dispatch": True}))
+@router.post("/fence", responses=gives({"decision": "proceed", "may_dispatch": True}, *ASKED, "too_large"))
 async def fence(asking: AskingDep, scope: str, body: Dispatch) -> Response:
     """May this device, at this epoch, act for the agent in this run?"""
     async with asking.reading(scope) as work:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from app.away import DATABASE_ERRORS, unavailable
-from app.problems import Problem
+from app.problems import BrokenOff, Problem
 
 log = logging.getLogger("foldpoint")
 
@@ -69,5 +69,8 @@ async def _database(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     """The last resort: a fault of ours. The log has the trace; the client gets an id to name it by."""
-    log.error("%s: unexpected failure", request.state.request_id, exc_info=error)
+    if isinstance(error, BrokenOff):
+        log.warning("%s: the answer was broken off: %s", request.state.request_id, error)
+    else:
+        log.error("%s: unexpected failure", request.state.request_id, exc_info=error)
     return _answer(Problem("internal", "the server failed", {"request_id": request.state.request_id}))

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Response
 from app.migrate import at_head
 from app.problems import Problem
 from app.routes.asking import CallerDep, ServerDep, answer
+from app.routes.documents import gives, refuses, says
 from app.services.access import known
+from app.settings import Settings
 from app.sql.transactions import reading
 
 router = APIRouter(tags=["health"])
@@ -16,13 +18,13 @@ router = APIRouter(tags=["health"])
 PING_S = 2
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=says({"status": "ok"}))
 async def healthz() -> Response:
     """The process answers."""
     return answer({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=says({"status": "ready"}) | refuses("unavailable"))
 async def readyz(server: ServerDep) -> Response:
     """The database answers and its schema is this server's."""
     try:
@@ -35,7 +37,7 @@ async def readyz(server: ServerDep) -> Response:
     return answer({"status": "ready"})
 
 
-@router.get("/v1/limits")
+@router.get("/v1/limits", responses=gives(Settings.model_construct().limits()))
 async def limits(server: ServerDep, caller: CallerDep) -> Response:
     """What a request may bring."""
     async with reading(server.engine) as connection:

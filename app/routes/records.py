@@ -1,17 +1,16 @@
 """The folded state: whole, as its hash, and surface by surface."""
 
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, answer, read_body, unreadable
-from app.routes.documents import RECORD, gives
+from app.routes.asking import Asking, AskingDep, Streamed, answer
+from app.routes.documents import CURSORS, RECORD, gives
+from app.routes.frontiers import WHAT, AtDep, read
 from app.services import listing
-from app.services.whole_state import hash_answer, state_answer, state_at_answer
-from foldpoint.canonical import Unreadable
-from foldpoint.frontier import read_frontier
+from app.services.whole_state import diff_answer, hash_answer, state_answer, state_at_answer
 from foldpoint.surfaces import BY_NAME, Tier, registry
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["state"])
@@ -27,54 +26,81 @@ Limit = Annotated[int, Query(ge=1, le=listing.MAX_RECORDS)]
             "frontier": {"laptop": 4},
             "sealed_ops": 0,
             "state": {"logs": {}, "registries": {}, "intents": {}},
-        }
+        },
+        "not_found",
+        "frontier_collected",
     ),
 )
-async def state(
-    asking: AskingDep,
-    scope: str,
-    at: Annotated[str | None, Query(description="A frontier, as a JSON object of device to seq.")] = None,
-) -> Response:
+async def state(asking: AskingDep, scope: str, at: AtDep = None) -> Response:
     """SyncState with its hash and frontier: of everything held, or folded up to a past frontier."""
     if at is None:
-        async with asking.reading(scope) as work:
-            number = work.reach.existing
-        text = state_answer(asking.server.patient, asking.server.whole, number)
-        return StreamingResponse(text, media_type="application/json")
-    try:
-        frontier = read_frontier(read_body(at.encode()))
-    except Unreadable as error:
-        raise unreadable(error) from error
+        return Streamed(asking, _state(asking, scope))
     async with asking.reading_whole(scope) as work:
-        return answer_bytes(await state_at_answer(await work.pg(), work.reach.existing, frontier))
+        return answer_bytes(await state_at_answer(await work.pg(), work.reach.existing, at))
+
+
+async def _state(asking: Asking, scope: str) -> AsyncGenerator[bytes]:
+    async with asking.reading_whole(scope) as work:
+        spool = await state_answer(await work.pg(), work.reach.existing)
+    async for piece in spool.pieces():
+        yield piece
 
 
 def answer_bytes(text: bytes) -> Response:
     return Response(text, media_type="application/json")
 
 
-@router.get("/state/hash", responses=gives({"state_hash": "state-2a8b…", "frontier": {"laptop": 4}, "sealed_ops": 0}))
+@router.get(
+    "/state/hash",
+    responses=gives({"state_hash": "state-2a8b…", "frontier": {"laptop": 4}, "sealed_ops": 0}, "not_found"),
+)
 async def state_hash(asking: AskingDep, scope: str) -> Response:
     """The hash of the folded state, with the frontier it is of."""
     async with asking.reading_whole(scope) as work:
         return answer(await hash_answer(await work.pg(), work.reach.existing))
 
 
-@router.get("/log/{surface}", responses=gives({"records": [RECORD], "cursor": None}))
+@router.get(
+    "/diff",
+    responses=gives(
+        {
+            "from": {"laptop": 3},
+            "to": {"laptop": 4},
+            "added": [{"log": "knowledge", "key": "id:f1", "record": RECORD}],
+            "changed": [{"registry": "models", "key": "id:m1", "before": RECORD, "after": RECORD}],
+            "gone": [{"agent": "travel", "view": "runs", "key": "id:run-1", "record": RECORD}],
+            "fences": [{"agent_id": "travel", "before": 2, "after": 3}],
+        },
+        "not_found",
+        "frontier_collected",
+    ),
+)
+async def diff(
+    asking: AskingDep,
+    scope: str,
+    old: Annotated[str, Query(alias="from", description=WHAT)],
+    new: Annotated[str, Query(alias="to", description=WHAT)],
+) -> Response:
+    """What changed in the state from one frontier to another, record by record."""
+    between = read(old), read(new)
+    async with asking.reading_whole(scope) as work:
+        return answer(await diff_answer(await work.pg(), work.reach.existing, *between))
+
+
+@router.get("/log/{surface}", responses=gives({"records": [RECORD], "cursor": None}, "not_found", *CURSORS))
 async def log(asking: AskingDep, scope: str, surface: str, cursor: str | None = None, limit: Limit = 500) -> Response:
     """The folded records of a surface in (hlc, op_id) order."""
     found = BY_NAME.get(surface)
     if found is None or found is registry.SURFACE or found.tier is Tier.LEASED:
         raise Problem("not_found", f"there is no log of a surface {surface!r}")
     async with asking.reading(scope) as work:
-        return answer(await listing.records(await work.pg(), work.reach.existing, found, None, cursor, limit))
+        return answer(await listing.records(await work.pg(), work.reach.cursors, found, None, cursor, limit))
 
 
-@router.get("/registries/{kind:path}", responses=gives({"records": [RECORD], "cursor": None}))
+@router.get("/registries/{kind:path}", responses=gives({"records": [RECORD], "cursor": None}, "not_found", *CURSORS))
 async def registry_of(
     asking: AskingDep, scope: str, kind: str, cursor: str | None = None, limit: Limit = 500
 ) -> Response:
     """The folded records of a registry in (hlc, op_id) order."""
     async with asking.reading(scope) as work:
-        pg, number = await work.pg(), work.reach.existing
-        return answer(await listing.records(pg, number, registry.SURFACE, kind, cursor, limit))
+        return answer(await listing.records(await work.pg(), work.reach.cursors, registry.SURFACE, kind, cursor, limit))

@@ -1,30 +1,29 @@
 """The device wire: a device's own calls (car-sync.md §12.3). Each is a contact, even if it then fails."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import orjson
 from fastapi import APIRouter, Response
-from fastapi.responses import StreamingResponse
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer, read_body, unreadable
-from app.routes.documents import FRONTIER, HLC, OPS, STAMP, gives, takes
+from app.routes.asking import AskingDep, BodyDep, DeviceDep, Streamed, answer, read_body, unreadable
+from app.routes.documents import EMITTED, ENTRY, FRONTIER, HLC, OPS, PUSH, REFUSED_OPS, gives, takes
 from app.server import Server
 from app.services import roster
 from app.services.access import Right
 from app.services.reading_ops import Pull, begin_pull, pages
 from foldpoint.canonical import Unreadable
 from foldpoint.frontier import read_frontier
-from foldpoint.op import read_hlc
+from foldpoint.op import read_stamp
 
 router = APIRouter(prefix="/sync/{scope}/devices/{device}", tags=["device wire"])
+
+CONTACT = ("not_found", "reserved_device", "too_large")
 
 
 @router.post(
     "",
-    responses=gives(
-        {"device_id": "laptop", "added_at": STAMP, "last_seen_ms": 1750000000000, "acked": None, "status": "active"}
-    ),
+    responses=gives(ENTRY, "not_found", "reserved_device"),
 )
 async def enroll(asking: AskingDep, scope: str, device: DeviceDep) -> Response:
     """Put a device on the roster; answers its entry."""
@@ -34,7 +33,7 @@ async def enroll(asking: AskingDep, scope: str, device: DeviceDep) -> Response:
     return answer(entry.to_json())
 
 
-@router.post("/ops", openapi_extra=takes(OPS), responses=gives({"accepted": 5, "deduped": 0}))
+@router.post("/ops", openapi_extra=takes(OPS), responses=gives({"accepted": 5, "deduped": 0}, *PUSH, *REFUSED_OPS))
 async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Push ops of a device: a JSON array of OpRecord. What precedes a refused op stays stored."""
     pushed = await asking.server.pusher.push(asking.caller, scope, device, body, on_wire=True)
@@ -44,7 +43,11 @@ async def push(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) 
     return answer(counts)
 
 
-@router.post("/pull", openapi_extra=takes(FRONTIER), responses=gives({"ops": [], "latest_checkpoint": None}))
+@router.post(
+    "/pull",
+    openapi_extra=takes(FRONTIER),
+    responses=gives({"ops": [EMITTED], "latest_checkpoint": None}, *CONTACT, "frontier_truncated"),
+)
 async def pull(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Every op above a seq frontier, in one answer, in (hlc, op_id) order."""
     async with asking.writing(scope, Right.SYNC, device) as work:
@@ -56,10 +59,10 @@ async def pull(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) 
     async with asking.reading(scope, Right.SYNC) as work:
         number = work.reach.existing
         pulled = await begin_pull(await work.pg(), number, since, sealed=work.reach.mode == "sealed")
-    return StreamingResponse(_pull_text(asking.server, number, pulled), media_type="application/json")
+    return Streamed(asking, _pull_text(asking.server, number, pulled))
 
 
-async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncIterator[bytes]:
+async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncGenerator[bytes]:
     lead = b'{"ops":['
     async for page in pages(server.engine, scope, pulled.spans, b","):
         yield lead + page.body
@@ -68,13 +71,13 @@ async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncIterator[
     yield closing if lead == b"," else lead + closing
 
 
-@router.post("/ack", openapi_extra=takes(HLC), responses=gives({"advanced": True, "reinstated": False}))
+@router.post("/ack", openapi_extra=takes(HLC), responses=gives({"advanced": True, "reinstated": False}, *CONTACT))
 async def ack(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) -> Response:
     """Acknowledge everything up to a stamp; it lets GC drop what all active devices have."""
     try:
-        hlc, problem = read_hlc(read_body(body), ""), None
-    except (Unreadable, Problem) as error:
-        problem = error if isinstance(error, Problem) else unreadable(error)
+        hlc, problem = read_stamp(body), None
+    except Unreadable as error:
+        problem = unreadable(error)
     async with asking.writing(scope, Right.SYNC, device) as work:
         number = work.reach.existing
         no = await roster.contact(work.connection, number, device, asking.server.settings)

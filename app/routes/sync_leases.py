@@ -18,6 +18,9 @@ router = APIRouter(prefix="/sync/{scope}/leases/{agent}", tags=["device wire"])
 U64 = Annotated[StrictInt, Field(ge=0, le=U64_MAX)]
 
 
+WRITES = ("not_found", "too_large")
+
+
 class Acquire(BaseModel):
     device_id: JsonText
     ttl_ms: U64
@@ -32,19 +35,19 @@ class Release(BaseModel):
     epoch: U64
 
 
-@router.post("/acquire", responses=gives({"Granted": LEASE}))
+@router.post("/acquire", responses=gives({"Granted": LEASE}, "epoch_exhausted", *WRITES))
 async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> Response:
     """Take an agent's lease if nobody holds it unexpired."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
         outcome = await leasing.acquire(work.connection, work.reach.existing, agent, body.device_id, body.ttl_ms)
     if isinstance(outcome, HeldNow):
-        lease: Any = outcome.timed.lease
+        lease = outcome.lease
         return answer({"Held": {"holder": lease.holder, "epoch": lease.epoch, "expires_at_ms": lease.expires_at_ms}})
     assert outcome.lease is not None
     return answer({"Granted": outcome.lease.to_json()})
 
 
-@router.post("/renew", responses=gives({"Granted": LEASE}))
+@router.post("/renew", responses=gives({"Granted": LEASE}, *WRITES))
 async def renew(asking: AskingDep, scope: str, agent: str, body: Renew) -> Response:
     """Move a lease's expiry, even past it if nobody stole it."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -56,7 +59,7 @@ async def renew(asking: AskingDep, scope: str, agent: str, body: Renew) -> Respo
     return answer({"Granted": outcome.lease.to_json()})
 
 
-@router.post("/release", responses=gives("Released"))
+@router.post("/release", responses=gives("Released", *WRITES))
 async def release(asking: AskingDep, scope: str, agent: str, body: Release) -> Response:
     """Give a lease back; its epoch is kept."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -64,7 +67,7 @@ async def release(asking: AskingDep, scope: str, agent: str, body: Release) -> R
     return answer(_lost(outcome) if isinstance(outcome, Lost) else "Released")
 
 
-@router.get("", responses=gives({"Current": LEASE}))
+@router.get("", responses=gives({"Current": LEASE}, "not_found"))
 async def current(asking: AskingDep, scope: str, agent: str) -> Response:
     """The recorded lease, an expired one too."""
     async with asking.reading(scope) as work:

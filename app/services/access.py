@@ -1,5 +1,6 @@
 """Who may do what in a scope (server.md §9). Nothing is open by default."""
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
 from hmac import compare_digest
@@ -8,8 +9,11 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
-from app.sql.access import Grant, look_up
+from app.services.cursors import Cursors
+from app.sql.access import Grant, look_up, standing
 from app.sql.scopes import ScopeNameTaken, ensure_scope
+from app.sql.transactions import Driver
+from foldpoint.admission import Mode
 from foldpoint.relay import Chain
 from foldpoint.slug import slug
 
@@ -34,11 +38,16 @@ RIGHTS: dict[str, frozenset[Right]] = {
 }
 
 
-class Caller(NamedTuple):
-    """A bearer token, as its hash; `root` is the admin token of the settings, which no table holds."""
+@dataclass(slots=True)
+class Caller:
+    """A bearer token, as its hash; `root` is the admin token of the settings, which no table holds.
+
+    `epoch` is the server epoch as the last transaction that checked the token saw it.
+    """
 
     token_hash: bytes
     root: bool = False
+    epoch: str | None = None
 
     @classmethod
     def of(cls, token: str, admin_token: str | None) -> "Caller":
@@ -51,11 +60,11 @@ class Reach(NamedTuple):
     """A scope that a caller may use. `scope` is None for an admin in a scope that does not exist yet."""
 
     scope: int | None
-    slug: str
-    admin: bool
+    #: The server epoch, which every cursor carries.
+    epoch: str
     #: The raw id of the device that the token is bound to.
     bound: str | None
-    mode: str | None = None
+    mode: Mode | None = None
     closed_intents: int = 0
 
     @property
@@ -64,6 +73,10 @@ class Reach(NamedTuple):
         if self.scope is None:
             raise Problem("not_found", "there is no such scope")
         return self.scope
+
+    @property
+    def cursors(self) -> Cursors:
+        return Cursors(self.epoch, self.existing)
 
     def may_name(self, device: str) -> None:
         """Raises forbidden if the token is bound to another device; a slug or a raw id names it."""
@@ -78,9 +91,10 @@ class Reach(NamedTuple):
 
 def require(caller: Caller, grant: Grant, name: str, right: Right) -> Reach:
     """What the caller may use. Raises unauthorized, or forbidden for a scope that is not its own or does not exist."""
+    caller.epoch = grant.epoch
     role = "admin" if caller.root else grant.role
     if role is None:
-        raise Problem("unauthorized", "the token is unknown or revoked")
+        raise revoked()
     taken = name != slug(name) and grant.name is not None and grant.name != name.encode()
     if role != "admin" and (grant.scope is None or grant.reach != grant.scope or taken):
         raise Problem("forbidden", "this token may not use this scope")
@@ -89,7 +103,7 @@ def require(caller: Caller, grant: Grant, name: str, right: Right) -> Reach:
     if right not in RIGHTS[role]:
         raise Problem("forbidden", f"a token of role {role} may not do this")
     bound = grant.bound.decode() if grant.bound is not None else None
-    return Reach(grant.scope, slug(name), role == "admin", bound, grant.mode, grant.closed_intents)
+    return Reach(grant.scope, grant.epoch, bound, grant.mode, grant.closed_intents)
 
 
 async def reach(connection: AsyncConnection, caller: Caller, name: str, right: Right) -> Reach:
@@ -122,5 +136,17 @@ def unbound(grant: Grant, name: str) -> bool:
 
 async def known(connection: AsyncConnection, caller: Caller) -> None:
     """Raises unauthorized unless the token is somebody's."""
-    if not caller.root and (await look_up(connection, caller.token_hash, "")).role is None:
-        raise Problem("unauthorized", "the token is unknown or revoked")
+    grant = await look_up(connection, caller.token_hash, "")
+    caller.epoch = grant.epoch
+    if not caller.root and grant.role is None:
+        raise revoked()
+
+
+async def still_known(pg: Driver, caller: Caller) -> None:
+    """Raises unauthorized if the token was revoked since the work for its caller began."""
+    if not caller.root and not await standing(pg, [caller.token_hash]):
+        raise revoked()
+
+
+def revoked() -> Problem:
+    return Problem("unauthorized", "the token is unknown or revoked")

@@ -229,10 +229,10 @@ class _Turn:
 
     async def _write_line(self, slug_: str, line: _Line, horizon_ms: int) -> None:
         if line.new:
-            await devices.advance(self.pg, line.no, line.chain)
+            await devices.advance(self.pg, self.scope, line.no, line.chain)
             await devices.name_scopes(self.pg, self.scope, line.no, _first_seqs(line))
         if line.refusal is not None:
-            await devices.put_problem(self.pg, line.no, _problem_text(line.refusal))
+            await devices.put_problem(self.pg, self.scope, line.no, _problem_text(line.refusal))
         if line.contact:
             await devices.touch(self.pg, self.scope, slug_, horizon_ms)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.problems import Problem
 from app.services.access import Reach
-from app.services.cursors import key_cursor, read_key
+from app.services.cursors import key
 from app.sql import intents, seen
 from app.sql.transactions import Driver
 from foldpoint.run_seen import newest, status_of
@@ -34,9 +34,10 @@ async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[
 async def committed_ids(pg: Driver, reach: Reach, agent: str, cursor: str | None, limit: int) -> dict[str, Any]:
     """A page of an agent's committed run ids; the cursor is null at the end. Raises sealed_scope."""
     open_intents(reach)
-    after = b"" if cursor is None else read_key(cursor)
-    run_ids, last = await intents.committed_ids(pg, reach.existing, agent, after, limit)
-    return {"run_ids": run_ids, "cursor": None if last is None else key_cursor(last)}
+    cursors = reach.cursors
+    after = cursors.read(cursor, key) or b""
+    run_ids, last = await intents.committed_ids(pg, cursors.scope, agent, after, limit)
+    return {"run_ids": run_ids, "cursor": None if last is None else cursors.text(last.hex())}
 
 
 async def committed_run(pg: Driver, scope: int, run: Run) -> Record | None:

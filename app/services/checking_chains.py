@@ -1,6 +1,6 @@
 """The chain part of `verify`: each stored op recomputed, and linked to the one before it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from app.services.arrivals import stream_of
@@ -31,6 +31,8 @@ class Chains:
     closed_intents: int = 0
     max_wall_ms: int = 0
     seen: dict[SeenKey, Record] = field(default_factory=dict)
+    #: Called after each op, for a progress bar.
+    watch: Callable[[], object] = lambda: None
 
     def add(self, op: Op) -> None:
         self.ops += 1
@@ -66,6 +68,7 @@ async def check_chains(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[
         if chains.first_seqs.get((no, op.scope), op.seq + 1) > op.seq:
             yield f"{name}: scope tag {op.scope!r} is not noted"
         chains.add(op)
+        chains.watch()
         before[no] = op
     for no, chain in held.items():
         assert chain.head is not None

@@ -1,21 +1,24 @@
 """Checkpoints that devices publish: stored only if our own fold gives the same bytes (server.md §3)."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
+from app.services.access import Caller, still_known
+from app.services.keeping_checkpoints import keep, make_latest
 from app.services.past import checkpoint_at
 from app.sql import checkpoints, devices, ops, scopes
+from app.sql.checkpoint_texts import Text
 from app.sql.transactions import Driver, begun, exclusive, reading
 from foldpoint.admission import I64_MAX
-from foldpoint.canonical import Unreadable, read_json
-from foldpoint.checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from foldpoint.canonical import Unreadable
+from foldpoint.checkpoint import Checkpoint, CheckpointError, read_checkpoint_text
 from foldpoint.frontier import Covered
-from foldpoint.relay import is_latest, unverified
+from foldpoint.relay import unverified
 
 
 @dataclass(slots=True)
@@ -24,12 +27,12 @@ class Judging:
 
     engine: AsyncEngine
     whole: asyncio.Semaphore
-    turns: defaultdict[int, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    turns: WeakValueDictionary[int, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
 
-    async def put(self, scope: int, body: bytes) -> bool:
+    async def put(self, caller: Caller, scope: int, body: bytes) -> bool:
         """Whether the checkpoint was stored now; false if it is stored already. Raises Problem."""
-        task = asyncio.create_task(self._put(scope, body))
+        task = asyncio.create_task(self._put(caller, scope, body))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return await asyncio.shield(task)
@@ -38,21 +41,22 @@ class Judging:
         """Wait for what is being judged."""
         await asyncio.gather(*self.running, return_exceptions=True)
 
-    async def _put(self, scope: int, body: bytes) -> bool:
-        async with self.turns[scope], self.whole:
+    async def _put(self, caller: Caller, scope: int, body: bytes) -> bool:
+        async with self.turns.setdefault(scope, asyncio.Lock()), self.whole:
             offered = await asyncio.to_thread(_read, body)
             async with exclusive(self.engine) as turn:
-                await scopes.judge_alone(turn, scope)
-                if await self._again(scope, offered):
+                await scopes.work_alone(turn, scope)
+                if await self._again(caller, scope, offered):
                     return False
                 await self._judge(scope, offered)
-                return await self._store(scope, offered)
+                return await self._store(caller, scope, offered)
 
-    async def _again(self, scope: int, offered: Checkpoint) -> bool:
+    async def _again(self, caller: Caller, scope: int, offered: Checkpoint) -> bool:
         async with exclusive(self.engine) as pg:
             stored = await checkpoints.by_hash(pg, scope, offered.checkpoint_hash)
-            if stored is not None:
-                await _make_latest(pg, scope, stored.id)
+            if stored is not None and stored.kept:
+                await make_latest(pg, scope, stored.id)
+                await still_known(pg, caller)
         return stored is not None
 
     async def _judge(self, scope: int, offered: Checkpoint) -> None:
@@ -86,41 +90,31 @@ class Judging:
             await scopes.put_problem(pg, scope, problem.body())
         raise problem
 
-    async def _store(self, scope: int, offered: Checkpoint) -> bool:
+    async def _store(self, caller: Caller, scope: int, offered: Checkpoint) -> bool:
         pieces = await asyncio.to_thread(lambda: list(offered.pieces()))
         size = sum(len(piece) for piece in pieces)
         async with exclusive(self.engine) as pg:
             stored = await checkpoints.add(pg, scope, offered.checkpoint_hash, offered.state_hash, size)
             if stored is None:
                 return False
-            text = checkpoints.Text(pg, stored)
+            text = Text(pg, scope, stored)
             for piece in pieces:
                 await text.write(piece)
             await text.finish()
             numbers = {chain.device_id: no for no, chain in (await devices.chains(pg, scope)).items()}
-            await checkpoints.add_frontier(pg, stored, {numbers[d]: entry for d, entry in offered.frontier.items()})
-            await _make_latest(pg, scope, stored)
+            await checkpoints.add_frontier(
+                pg, scope, stored, {numbers[d]: entry for d, entry in offered.frontier.items()}
+            )
+            await still_known(pg, caller)
+        await keep(self.engine, scope, stored)
         return True
 
 
 def _read(body: bytes) -> Checkpoint:
     try:
-        return read_checkpoint(read_json(body))
+        return read_checkpoint_text(body)
     except Unreadable as error:
         raise Problem("invalid_request", f"no checkpoint: {error}", {"path": error.path}) from error
-
-
-async def _make_latest(pg: Driver, scope: int, stored: int) -> None:
-    """Move the latest pointer if the stored checkpoint dominates it (car-sync.md §9.8, §11.6)."""
-    await scopes.hold(pg, scope)
-    latest = await checkpoints.latest(pg, scope)
-    candidate = _seqs(await checkpoints.frontier(pg, stored))
-    if latest is None or is_latest(candidate, _seqs(await checkpoints.frontier(pg, latest.id))):
-        await checkpoints.point(pg, scope, latest=stored)
-
-
-def _seqs(frontier: Mapping[str, Covered]) -> dict[str, int]:
-    return {device: entry.seq for device, entry in frontier.items()}
 
 
 async def _check_frontier(pg: Driver, scope: int, frontier: Mapping[str, Covered]) -> None:

@@ -1,11 +1,27 @@
-"""Leases by the database clock, read after the row's lock is held (server.md §6)."""
+"""Leases by the database clock, read after the row's lock is held (server.md §6).
 
-from typing import NamedTuple
+A grant passes every epoch that could be in use: those of the register, the fences of the fold, the database's floor.
+An intent may claim an epoch with no room above it, and the fold forgets no intent: an admin then lets the claim go.
+From that on
+
+- a grant minds that claim no more, and no smaller one without room; all other fences, what was seen below the claim
+  when it was let go, and the register as ever: no epoch that was granted is granted again;
+- the fence in the fold stays where the claim put it, on every device. Pendings at granted epochs are below it, so
+  `/intent` shows none of them; `committed` counts at any epoch, and `run_seen` has them all, so that the oracle and the
+  status of a run answer as before;
+- the dispatch fence compares with the register alone (car-sync.md §13.3), and so goes on unchanged.
+
+A higher claim, made later, must be let go by itself. Each is noted with the token that let it go.
+"""
+
+from typing import Any, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
+from app.services.access import Caller
 from app.sql import leases
+from app.sql.leases import Floor
 from app.sql.transactions import database_ms
 from foldpoint.admission import I64_MAX
 from foldpoint.lease import Held, Lease, Lost, Register
@@ -28,21 +44,47 @@ class Timed(NamedTuple):
 class HeldNow(NamedTuple):
     """Someone holds an unexpired lease."""
 
-    timed: Timed
+    lease: Lease
+    remaining_ms: int
 
 
 async def acquire(connection: AsyncConnection, scope: int, agent: str, device: str, ttl_ms: int) -> Timed | HeldNow:
     """Grant the next epoch, above every fence of the agent's slug. Raises epoch_exhausted."""
     register = await leases.lock(connection, scope, slug(agent), agent)
     now_ms = await database_ms(connection)
-    floor, claimed_by = await leases.floor(connection, scope, slug(agent))
-    granted = register.acquire(device, min(ttl_ms, MAX_TTL_MS), now_ms, floor)
+    floor = await leases.floor(connection, scope, slug(agent))
+    granted = register.acquire(device, min(ttl_ms, MAX_TTL_MS), now_ms, floor.epoch)
     if isinstance(granted, Held):
-        return HeldNow(Timed(granted.lease, now_ms))
+        return HeldNow(granted.lease, granted.lease.expires_at_ms - now_ms)
     if granted.epoch > I64_MAX:
-        facts = {"agent_id": agent, "claimed_epoch": floor, "claimed_by": claimed_by}
-        raise Problem("epoch_exhausted", "an intent claims the last epoch there is; an admin can reset it", facts)
+        raise _exhausted(agent, register, floor)
     return await _put(connection, scope, granted, now_ms)
+
+
+def _exhausted(agent: str, register: Register, floor: Floor) -> Problem:
+    if register.epoch >= I64_MAX:
+        facts = {"agent_id": agent, "granted_epoch": register.epoch, "advice": "Take another agent id."}
+        return Problem("epoch_exhausted", "the last epoch there is was granted", facts)
+    facts = {"agent_id": agent, "claimed_epoch": floor.epoch, "claimed_by": floor.claimed_by}
+    return Problem("epoch_exhausted", "an intent claims an epoch above which there is no room", facts)
+
+
+async def claims(connection: AsyncConnection, scope: int, agent: str) -> dict[str, Any]:
+    """The claim that leaves no room for a grant, null if none does, and those that were let go."""
+    floor = await leases.floor(connection, scope, slug(agent))
+    claim = None if floor.leaves_room else {"epoch": floor.epoch, "claimed_by": floor.claimed_by}
+    resets = await leases.resets(connection, scope, slug(agent))
+    return {"agent_id": agent, "claim": claim, "let_go": [reset._asdict() for reset in resets]}
+
+
+async def let_claim_go(connection: AsyncConnection, scope: int, agent: str, caller: Caller) -> None:
+    """Let the claim go that leaves no room for a grant, if one does. Raises epoch_exhausted if that cannot help."""
+    register = await leases.lock(connection, scope, slug(agent), agent)
+    floor = await leases.floor(connection, scope, slug(agent))
+    if register.epoch >= I64_MAX:
+        raise _exhausted(agent, register, floor)
+    if not floor.leaves_room:
+        await leases.let_go(connection, scope, slug(agent), floor, caller.token_hash)
 
 
 async def renew(

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from app.problems import Problem
-from app.services.cursors import decode, encode, key_cursor, read_key
+from app.services.cursors import Cursors, invalid_cursor, key
 from app.sql import histories, streams
 from app.sql.histories import Place
 from app.sql.keys import slot_key, stream_key
@@ -17,23 +16,23 @@ from foldpoint.surfaces import Surface, conversation
 
 MAX_RECORDS = 5_000
 MAX_CONVERSATIONS = 1_000
+#: A page of large records ends once it holds about so much.
+PAGE_BYTES = 8 * 1024 * 1024
 
 
-def place_cursor(record: Record) -> str:
-    """The place of a record, opaque."""
-    return encode([record.hlc.to_json(), record.op_id])
+def place_json(record: Record) -> list[Any]:
+    """The place of a record, as cursors carry it."""
+    return [record.hlc.to_json(), record.op_id]
 
 
-def read_place(cursor: str | None) -> Place | None:
-    """The place in a cursor. Raises invalid_cursor."""
-    if cursor is None:
-        return None
-    match decode(cursor):
+def place(value: Any) -> Place:
+    """A place between records. Raises invalid_cursor."""
+    match value:
         case [dict(hlc), str(op_id)] if _is_op_id(op_id):
             with suppress(Unreadable):
                 if (stamp := read_hlc(hlc)).wall_ms <= I64_MAX:
                     return stamp, op_id
-    raise Problem("invalid_cursor", "this is no cursor of this list")
+    raise invalid_cursor()
 
 
 def _is_op_id(text: str) -> bool:
@@ -41,26 +40,27 @@ def _is_op_id(text: str) -> bool:
 
 
 async def records(
-    pg: Driver, scope: int, surface: Surface, kind: str | None, cursor: str | None, limit: int
+    pg: Driver, cursors: Cursors, surface: Surface, kind: str | None, cursor: str | None, limit: int
 ) -> dict[str, Any]:
-    """A page of a surface's or a registry's records; the cursor is null at the end."""
-    key = None if kind is None else slot_key(kind)
-    found = await histories.page(pg, scope, surface, kind=key, after=read_place(cursor), limit=limit + 1)
-    page = found[:limit]
-    more = place_cursor(page[-1]) if len(found) > limit else None
-    return {"records": [record.to_json() for record in page], "cursor": more}
+    """A page of a surface's or a registry's records, fewer if they are large; the cursor is null at the end."""
+    of_kind = None if kind is None else slot_key(kind)
+    after = cursors.read(cursor, place)
+    page = await histories.bounded(pg, cursors.scope, surface, PAGE_BYTES, kind=of_kind, after=after, limit=limit)
+    more = cursors.text(place_json(page.records[-1])) if page.more else None
+    return {"records": [record.to_json() for record in page.records], "cursor": more}
 
 
-async def conversations(pg: Driver, scope: int, cursor: str | None, limit: int) -> dict[str, Any]:
+async def conversations(pg: Driver, cursors: Cursors, cursor: str | None, limit: int) -> dict[str, Any]:
     """A page of conversations by id in byte order; no turn is read.
 
     A cursor names the last one by its key: the id itself may be too long for a URL.
     """
-    surface = conversation.SURFACE.number
-    after = None if cursor is None else await streams.name_of(pg, scope, surface, read_key(cursor))
-    if after is None and cursor is not None:
-        raise Problem("invalid_cursor", "this is no cursor of this list")
-    found = await streams.listed(pg, scope, surface, after, limit + 1)
+    surface, after = conversation.SURFACE.number, None
+    if (named := cursors.read(cursor, key)) is not None:
+        after = await streams.name_of(pg, cursors.scope, surface, named)
+        if after is None:
+            raise invalid_cursor()
+    found = await streams.listed(pg, cursors.scope, surface, after, limit + 1)
     page = found[:limit]
     return {
         "conversations": [
@@ -72,5 +72,5 @@ async def conversations(pg: Driver, scope: int, cursor: str | None, limit: int) 
             }
             for entry in page
         ],
-        "cursor": key_cursor(stream_key(page[-1].name)) if len(found) > limit else None,
+        "cursor": cursors.text(stream_key(page[-1].name).hex()) if len(found) > limit else None,
     }

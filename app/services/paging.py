@@ -1,10 +1,11 @@
 """Pages of `/ops`: by a cursor that is a frontier, or of one device's range."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from app.problems import Problem
-from app.services.cursors import Cursor, CursorGone, read_cursor
+from app.services.cursors import CursorGone, Cursors, reached, reached_json
 from app.services.reading_ops import advance
 from app.sql import checkpoints, devices, ops
 from app.sql.ops import Span
@@ -30,48 +31,46 @@ class Range(NamedTuple):
     to_seq: int | None
 
 
-async def page(pg: Driver, scope: int, epoch: str, cursor: str | None, limit: int, separator: bytes) -> OpsPage:
-    """The next ops after a cursor. Raises what `read_cursor` raises, and cursor_gone below a floor or past a head."""
-    chains = await devices.chains(pg, scope)
+async def page(pg: Driver, cursors: Cursors, cursor: str | None, limit: int, separator: bytes) -> OpsPage:
+    """The next ops after a cursor. Raises what `Cursors.read` raises, and cursor_gone below a floor or past a head."""
+    chains = await devices.chains(pg, cursors.scope)
     try:
-        read = read_cursor(cursor, epoch, scope)
+        read = cursors.read(cursor, reached) or {}
         _check(chains, read)
     except CursorGone as error:
-        raise await _restart(pg, Cursor(epoch, scope, error.reached), chains, error) from error
+        raise await _restart(pg, cursors, chains, error) from error
     spans = []
     for no, chain in chains.items():
         assert chain.head is not None
-        spans.append(Span(no, read.reached.get(no, -1), chain.head.seq))
-    found = await ops.page(pg, scope, spans, limit, separator)
-    reached = {**read.reached, **found.reached}
+        spans.append(Span(no, read.get(no, -1), chain.head.seq))
+    found = await ops.page(pg, cursors.scope, spans, limit, separator)
     caught_up = all(span.after >= span.upto for span in advance(spans, found.reached))
-    return OpsPage(found.body, Cursor(epoch, scope, reached).text(), caught_up)
+    return OpsPage(found.body, cursors.text(reached_json({**read, **found.reached})), caught_up)
 
 
-def _check(chains: Mapping[int, Chain], cursor: Cursor) -> None:
+def _check(chains: Mapping[int, Chain], read: Mapping[int, int]) -> None:
     """Raises CursorGone for a cursor that no page gave, or that needs ops which are dropped."""
-    for no, seq in cursor.reached.items():
+    for no, seq in read.items():
         if no not in chains or seq >= chains[no].next_seq:
             raise CursorGone("cursor_gone", "the cursor is ahead of what this server holds")
-    if any(cursor.reached.get(no, -1) + 1 < chain.dropped_below for no, chain in chains.items()):
-        raise CursorGone("cursor_gone", "ops after the cursor were dropped", cursor.reached)
+    if any(read.get(no, -1) + 1 < chain.dropped_below for no, chain in chains.items()):
+        raise CursorGone("cursor_gone", "ops after the cursor were dropped", read)
 
 
-async def _restart(pg: Driver, kept: Cursor, chains: Mapping[int, Chain], gone: CursorGone) -> Problem:
+async def _restart(pg: Driver, cursors: Cursors, chains: Mapping[int, Chain], gone: CursorGone) -> Problem:
     """Where to go on: after the base checkpoint and what is kept of the old cursor, or at the start."""
-    base = await checkpoints.base(pg, kept.scope)
+    base = await checkpoints.base(pg, cursors.scope)
     if base is None or not any(chain.dropped_below for chain in chains.values()):
-        return Problem(gone.code, gone.detail, {"checkpoint": None, "cursor": None})
+        return gone
     numbers = {chain.device_id: no for no, chain in chains.items()}
-    reached = dict(kept.reached)
-    for device, entry in (await checkpoints.frontier(pg, base.id)).items():
-        reached[numbers[device]] = max(entry.seq, reached.get(numbers[device], -1))
-    cursor = Cursor(kept.epoch, kept.scope, reached).text()
-    return Problem(gone.code, gone.detail, {"checkpoint": base.hash, "cursor": cursor})
+    kept = dict(gone.reached)
+    for device, entry in (await checkpoints.frontier(pg, cursors.scope, base.id)).items():
+        kept[numbers[device]] = max(entry.seq, kept.get(numbers[device], -1))
+    return gone.beside(checkpoint=base.hash, cursor=cursors.text(reached_json(kept)))
 
 
-async def _below_floor(pg: Driver, floor: Cursor, chain: Chain) -> Problem:
-    base = await checkpoints.base(pg, floor.scope)
+async def _below_floor(pg: Driver, cursors: Cursors, no: int, chain: Chain) -> Problem:
+    base = await checkpoints.base(pg, cursors.scope)
     return Problem(
         "cursor_gone",
         f"ops of {chain.device_id} below seq {chain.dropped_below} were dropped",
@@ -79,28 +78,49 @@ async def _below_floor(pg: Driver, floor: Cursor, chain: Chain) -> Problem:
             "device_id": chain.device_id,
             "dropped_below": chain.dropped_below,
             "checkpoint": base and base.hash,
-            "cursor": floor.text(),
+            "cursor": cursors.text(reached_json({no: chain.dropped_below - 1})),
         },
     )
 
 
 async def range_page(
-    pg: Driver, scope: int, epoch: str, part: Range, cursor: str | None, limit: int, separator: bytes
+    pg: Driver, cursors: Cursors, part: Range, cursor: str | None, limit: int, separator: bytes
 ) -> OpsPage:
     """A page of one device's ops. Raises not_found for an unknown device, cursor_gone below its floor."""
-    try:
-        read = read_cursor(cursor, epoch, scope)
-    except CursorGone as error:
-        raise error.beside(checkpoint=None, cursor=None) from error
-    for no, chain in (await devices.chains(pg, scope)).items():
+    span = await _span(pg, cursors, part, cursors.read(cursor, reached) or {})
+    found = await ops.page(pg, cursors.scope, [span], limit, separator)
+    last = found.reached.get(span.device, span.after)
+    after = cursors.text(reached_json({span.device: last} if last >= 0 else {}))
+    return OpsPage(found.body, after, last >= span.upto)
+
+
+async def digest(pg: Driver, cursors: Cursors, part: Range) -> dict[str, Any]:
+    """How many ops a range holds, and the hex SHA-256 of their ids in seq order, each on a line of its own.
+
+    Raises what `range_page` raises.
+    """
+    span = await _span(pg, cursors, part, {})
+    count, digest_ = 0, sha256()
+    async for op_id in ops.ids(pg, cursors.scope, span):
+        count += 1
+        digest_.update(b"op-%b\n" % op_id.hex().encode())
+    last = span.after + count if count else None
+    return {
+        "device_id": part.device,
+        "from_seq": span.after + 1 if count else None,
+        "to_seq": last,
+        "count": count,
+        "digest": digest_.hexdigest(),
+    }
+
+
+async def _span(pg: Driver, cursors: Cursors, part: Range, read: Mapping[int, int]) -> Span:
+    """What is left of a range after what was read of it."""
+    for no, chain in (await devices.chains(pg, cursors.scope)).items():
         if chain.device_id != part.device or chain.head is None:
             continue
-        after = max(part.from_seq - 1, read.reached.get(no, -1))
+        after = max(part.from_seq - 1, read.get(no, -1))
         if after + 1 < chain.dropped_below:
-            raise await _below_floor(pg, Cursor(epoch, scope, {no: chain.dropped_below - 1}), chain)
-        upto = chain.head.seq if part.to_seq is None else min(part.to_seq, chain.head.seq)
-        found = await ops.page(pg, scope, [Span(no, after, upto)], limit, separator)
-        reached = found.reached.get(no, after)
-        done = Cursor(epoch, scope, {no: reached} if reached >= 0 else {})
-        return OpsPage(found.body, done.text(), reached >= upto)
+            raise await _below_floor(pg, cursors, no, chain)
+        return Span(no, after, chain.head.seq if part.to_seq is None else min(part.to_seq, chain.head.seq))
     raise Problem("not_found", f"no op of a device {part.device!r} is held")

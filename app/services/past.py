@@ -5,21 +5,23 @@ above C was dropped. The empty checkpoint is one of them.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import NamedTuple
 
 from app.problems import Problem
 from app.services.reading_ops import PAGE, advance
-from app.sql import checkpoints, devices, ops, scope_tags
+from app.sql import checkpoint_texts, checkpoints, devices, ops, scope_tags
+from app.sql.histories import Stamp
 from app.sql.ops import Span
 from app.sql.transactions import Driver
-from foldpoint.canonical import read_json
-from foldpoint.checkpoint import Checkpoint, make_checkpoint, read_checkpoint
+from foldpoint.checkpoint import Checkpoint, make_checkpoint
+from foldpoint.checkpoint_leaves import enters, put_leaf
 from foldpoint.envelope import is_envelope
 from foldpoint.fold import fold_onto
 from foldpoint.frontier import Covered, dominates
 from foldpoint.op import Op, read_op
 from foldpoint.relay import Chain
+from foldpoint.splitting import Path, Splitter
 from foldpoint.state import SyncState
 
 #: Pages folded at once; each fold copies the maps it adds to.
@@ -31,6 +33,8 @@ class Past(NamedTuple):
 
     start: int | None
     spans: list[Span]
+    #: The frontier by device number, no further than the heads.
+    upto: dict[int, int]
     #: Device id to device number.
     numbers: dict[str, int]
 
@@ -43,7 +47,7 @@ async def locate(pg: Driver, scope: int, frontier: Mapping[str, int], starts: Co
     chains = await devices.chains(pg, scope)
     numbers = {chain.device_id: no for no, chain in chains.items() if chain.device_id is not None}
     wanted = _wanted(chains, frontier)
-    frontiers = await checkpoints.exact_frontiers(pg, scope)
+    frontiers = await checkpoints.frontiers(pg, scope)
     able: dict[int | None, list[Span]] = {}
     for start, covered in [(None, {}), *frontiers.items()]:
         if start is not None and starts is not None and start not in starts:
@@ -55,12 +59,12 @@ async def locate(pg: Driver, scope: int, frontier: Mapping[str, int], starts: Co
         facts = {"frontiers": [_by_id(chains, frontier) for frontier in frontiers.values()]}
         raise Problem("frontier_collected", "ops that this frontier needs were dropped", facts)
     start = min(able, key=lambda start: sum(span.upto - span.after for span in able[start]))
-    return Past(start, able[start], numbers)
+    return Past(start, able[start], wanted, numbers)
 
 
 async def state_at(pg: Driver, scope: int, past: Past) -> SyncState:
     """Fold the way that `locate` found."""
-    state = SyncState() if past.start is None else (await read_stored(pg, past.start)).state
+    state = SyncState() if past.start is None else await stored_state(pg, scope, past.start)
     spans, waiting = past.spans, list[Op]()
     while spans:
         texts, reached = await ops.bodies(pg, scope, spans, PAGE)
@@ -79,11 +83,48 @@ def _readable(texts: list[bytes]) -> list[Op]:
     return [op for op in map(read_op, texts) if not is_envelope(op.payload)]
 
 
-async def read_stored(pg: Driver, checkpoint: int) -> Checkpoint:
-    """A stored checkpoint out of its text."""
-    size = await checkpoints.size_of(pg, checkpoint)
-    text = b"".join([piece async for piece in checkpoints.text(pg, checkpoint, size)])
-    return await asyncio.to_thread(lambda: read_checkpoint(read_json(text)))
+async def stored_state(pg: Driver, scope: int, checkpoint: int) -> SyncState:
+    """The state of a stored checkpoint, out of its text."""
+    state = SyncState()
+    async for leaves in stored_leaves(pg, scope, checkpoint):
+        for path, text in leaves:
+            put_leaf(state, path, text)
+    return state
+
+
+async def stored_intents(pg: Driver, scope: int, checkpoint: int) -> SyncState:
+    """The leased tier alone of a stored checkpoint; its text begins with it, and no more is read."""
+    state = SyncState()
+    async for leaves in stored_leaves(pg, scope, checkpoint):
+        for path, text in leaves:
+            if path[:2] > ("state", "intents"):
+                return state
+            put_leaf(state, path, text)
+    return state
+
+
+async def stored_leaves(pg: Driver, scope: int, checkpoint: int) -> AsyncIterator[list[tuple[Path, str]]]:
+    """The leaves of a stored checkpoint as they come out of its text, off the event loop."""
+    stored = await checkpoints.by_id(pg, scope, checkpoint)
+    assert stored is not None
+    splitter = Splitter(enters)
+    async for piece in checkpoint_texts.text(pg, stored):
+        yield await asyncio.to_thread(list, splitter.feed(piece))
+    yield await asyncio.to_thread(list, splitter.finish())
+
+
+async def stamps_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> dict[int, Stamp]:
+    """The last stamp of each device at a frontier, by device number: what lies above is not in it.
+
+    Raises frontier_collected.
+    """
+    past = await locate(pg, scope, frontier)
+    start = {} if past.start is None else await checkpoints.frontier(pg, scope, past.start)
+    stamps = await ops.stamps(pg, scope, past.upto)
+    for device, no in past.numbers.items():
+        if no in past.upto and no not in stamps:
+            stamps[no] = start[device].hlc[:2]
+    return stamps
 
 
 async def checkpoint_at(
@@ -94,7 +135,7 @@ async def checkpoint_at(
     A device that the frontier names and that has no such op is left out: the hashes will tell.
     """
     past = await locate(pg, scope, frontier, starts)
-    start = {} if past.start is None else await checkpoints.frontier(pg, past.start)
+    start = {} if past.start is None else await checkpoints.frontier(pg, scope, past.start)
     covered: dict[str, Covered] = {}
     for device, seq in frontier.items():
         if device in start and start[device].seq == seq:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.problems import Problem
+from app.problems import BrokenOff, Problem
 from app.sql import checkpoints, devices, ops
 from app.sql.ops import Page, Span
 from app.sql.transactions import Driver, connected, driver
@@ -15,8 +15,8 @@ from foldpoint.relay import Chain, truncated
 PAGE = 1_000
 
 
-class Overtaken(RuntimeError):
-    """GC dropped ops that an answer had begun to send: the connection must break, not end."""
+class Overtaken(BrokenOff):
+    """GC dropped ops that an answer had begun to send."""
 
 
 class Pull(NamedTuple):

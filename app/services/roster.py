@@ -1,10 +1,12 @@
 """Contacts and acks: who is on the roster, and what lets GC go on (car-sync.md §11.1, §11.4)."""
 
+from typing import Any
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
 from app.settings import Settings
-from app.sql import devices
+from app.sql import devices, scopes
 from app.sql.transactions import driver
 from foldpoint import relay
 from foldpoint.admission import HOSTED_PREFIX, MAX_DEVICE_ID_BYTES
@@ -35,5 +37,27 @@ async def acknowledge(connection: AsyncConnection, scope: int, no: int, hlc: Hlc
     entries = await devices.roster(connection, scope)
     own = entries.pop(no)
     outcome = relay.acknowledge(own, entries.values(), hlc)
-    await devices.put_ack(connection, no, outcome.entry)
+    await devices.put_ack(connection, scope, no, outcome)
     return outcome
+
+
+async def report(connection: AsyncConnection, scope: int) -> dict[str, Any]:
+    """The roster as an admin needs it: devices with their last problem, and who holds GC back since when."""
+    entries = (await devices.roster(connection, scope)).values()
+    reports = await devices.reports(connection, scope)
+    since = {one["device_id"]: one["acked_at_ms"] for one in reports}
+    stable = relay.stable_frontier(entries)
+    return {
+        "devices": reports,
+        "stable_frontier": stable and stable.to_json(),
+        "gc_held_by": [
+            {
+                "device_id": entry.device_id,
+                "acked": entry.acked and entry.acked.to_json(),
+                "since_ms": entry.added_at_ms if entry.acked is None else since[entry.device_id],
+                "last_seen_ms": entry.last_seen_ms,
+            }
+            for entry in relay.holders(entries)
+        ],
+        "checkpoint_problem": devices.problem_of(await scopes.row(connection, scope)),
+    }

@@ -4,7 +4,7 @@ Chains are recomputed op by op; records, intents and conversations are compared 
 checkpoint and the ops; run_seen with the sightings in the ops; checkpoints with their hashes and our own fold.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -12,32 +12,38 @@ from app.problems import Problem
 from app.services import past
 from app.services.checking_chains import Chains, check_chains
 from app.services.state_text import state_pieces
-from app.sql import audit, checkpoints, devices, streams
+from app.sql import audit, checkpoint_texts, checkpoints, devices, streams, trims
 from app.sql.checkpoints import Stored
 from app.sql.rows import record_of
 from app.sql.transactions import Driver, begun, reading
 from foldpoint.canonical import read_json
 from foldpoint.checkpoint import CheckpointError, read_checkpoint
+from foldpoint.difference import changes, fence_changes
 from foldpoint.frontier import dominates
-from foldpoint.state import Entries, SyncState, read_state, state_hash
+from foldpoint.state import SyncState, read_state, state_hash
 from foldpoint.surfaces import conversation
 from foldpoint.transcript import turns
 
 
-async def verify(engine: AsyncEngine, scope: int) -> AsyncIterator[str]:
-    """One sentence per fault found, on one snapshot; nothing where all is well."""
+async def verify(engine: AsyncEngine, scope: int, watch: Callable[[], object] = lambda: None) -> AsyncIterator[str]:
+    """One sentence per fault found, on one snapshot; nothing where all is well. `watch` is called after each op."""
     async with reading(engine) as connection:
         pg = await begun(connection)
-        chains = Chains(await audit.first_seqs(pg, scope))
+        chains = Chains(await audit.first_seqs(pg, scope), watch=watch)
         async for fault in check_chains(pg, scope, chains):
             yield fault
         async for fault in _check_counters(pg, scope, chains):
             yield fault
         if chains.sealed:
             return
-        async for fault in _check_state(pg, scope):
-            yield fault
+        if (trim := await trims.last(pg, scope)) is not None and not trim.done:
+            yield "retention was cut short: `foldpoint gc` goes on with it; the state was not checked"
+        else:
+            async for fault in _check_state(pg, scope):
+                yield fault
         async for fault in _check_seen(pg, scope, chains):
+            yield fault
+        async for fault in _check_resets(pg, scope):
             yield fault
         async for fault in _check_checkpoints(pg, scope):
             yield fault
@@ -89,23 +95,12 @@ async def _origin(pg: Driver, scope: int) -> list[int]:
 
 
 def _differences(stored: SyncState, folded: SyncState) -> list[str]:
-    faults = []
-    for title, group, own in (("logs", stored.logs, folded.logs), ("registries", stored.registries, folded.registries)):
-        for tag in sorted(group.keys() | own.keys()):
-            faults += _entry_faults(f"{title} {tag}", group.get(tag, {}), own.get(tag, {}))
-    for agent in sorted(stored.intents.keys() | folded.intents.keys()):
-        one, other = stored.intents.get(agent), folded.intents.get(agent)
-        if one is None or other is None or one.fencing_epoch != other.fencing_epoch:
-            faults.append(f"agent {agent!r}: the fence is not the folded one")
-            continue
-        faults += _entry_faults(f"runs of agent {agent!r}", one.runs, other.runs)
-        faults += _entry_faults(f"committed runs of agent {agent!r}", one.committed_runs, other.committed_runs)
-    return faults
-
-
-def _entry_faults(title: str, stored: Entries, folded: Entries) -> list[str]:
-    keys = sorted(key for key in stored.keys() | folded.keys() if stored.get(key) != folded.get(key))
-    return [f"{title}: the record at {key!r} is not the folded one" for key in keys]
+    records = [
+        f"{change.where}: the record at {change.key!r} is not the folded one" for change in changes(stored, folded)
+    ]
+    return records + [
+        f"agent {change.agent_id!r}: the fence is not the folded one" for change in fence_changes(stored, folded)
+    ]
 
 
 async def _check_seen(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
@@ -118,11 +113,16 @@ async def _check_seen(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[s
             yield f"run_seen of agent {slot[0]!r} lacks op {record.op_id}"
 
 
+async def _check_resets(pg: Driver, scope: int) -> AsyncIterator[str]:
+    for row in await audit.unfounded_resets(pg, scope):
+        yield f"a claim of agent {row['claimed_by'].decode()!r} was let go that no intent made: epoch {row['claim']}"
+
+
 async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
     row = await audit.scope_row(pg, scope)
     stored = await checkpoints.listed(pg, scope, 2**63 - 1, 2**31 - 1)
     for one in stored:
-        earlier = [other.id for other in stored if other.id < one.id]
+        earlier = [other.id for other in stored if other.id < one.id and other.trims == one.trims]
         async for fault in _check_checkpoint(pg, scope, one, earlier):
             yield f"checkpoint {one.hash}: {fault}"
     for pointer in ("latest_checkpoint", "base_checkpoint"):
@@ -131,7 +131,7 @@ async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
     floors = {
         floor["no"]: floor["dropped_below"] - 1 for floor in await audit.floors(pg, scope) if floor["dropped_below"]
     }
-    base = (await checkpoints.exact_frontiers(pg, scope)).get(row["base_checkpoint"], {})
+    base = (await checkpoints.frontiers(pg, scope)).get(row["base_checkpoint"], {})
     if not dominates(base, floors):
         yield "the base does not cover every device's floor"
 
@@ -139,9 +139,10 @@ async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
 async def _check_checkpoint(pg: Driver, scope: int, stored: Stored, earlier: list[int]) -> AsyncIterator[str]:
     """Hashes and text of a checkpoint; and its state against a fold that begins at an earlier one, or at nothing.
 
-    A checkpoint below whose frontier ops were dropped, and that nothing earlier leads to, is the origin itself.
+    A checkpoint below whose frontier ops were dropped, and that nothing earlier leads to, is the origin itself; so
+    is the first that retention trimmed.
     """
-    text = b"".join([piece async for piece in checkpoints.text(pg, stored.id, stored.size)])
+    text = b"".join([piece async for piece in checkpoint_texts.text(pg, stored)])
     checkpoint = read_checkpoint(read_json(text))
     try:
         checkpoint.verify()
@@ -151,11 +152,11 @@ async def _check_checkpoint(pg: Driver, scope: int, stored: Stored, earlier: lis
         yield "its text is of another checkpoint"
     if b"".join(checkpoint.pieces()) != text or len(text) != stored.size:
         yield "its text is not canonical"
-    if await checkpoints.frontier(pg, stored.id) != checkpoint.frontier:
+    if await checkpoints.frontier(pg, scope, stored.id) != checkpoint.frontier:
         yield "its frontier's rows are not those of its text"
     try:
         own = await past.checkpoint_at(pg, scope, {d: entry.seq for d, entry in checkpoint.frontier.items()}, earlier)
     except Problem:
         return
-    if stored.exact and state_hash(own.state) != checkpoint.state_hash:
+    if (stored.exact or earlier) and state_hash(own.state) != checkpoint.state_hash:
         yield "its state is not the fold of the ops"

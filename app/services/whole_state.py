@@ -1,22 +1,19 @@
-"""The whole folded state, as `/state` and `/state/hash` give it."""
+"""The whole folded state, as `/state`, `/state/hash` and `/diff` give it."""
 
-from asyncio import Semaphore
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import Mapping
 from hashlib import sha256
-from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import orjson
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.services.past import locate, state_at
-from app.services.state_text import PIECE_BYTES, state_hash, state_pieces
+from app.services.spool import Spool
+from app.services.state_text import state_hash, state_pieces
 from app.sql import devices
-from app.sql.transactions import Driver, begun, reading
+from app.sql.transactions import Driver
 from foldpoint import state
-
-#: A state up to so much waits in memory until it is sent, a larger one in a temporary file.
-SPOOLED_BYTES = 4 * 1024 * 1024
+from foldpoint.difference import difference
 
 
 async def hash_answer(pg: Driver, scope: int) -> dict[str, Any]:
@@ -24,23 +21,15 @@ async def hash_answer(pg: Driver, scope: int) -> dict[str, Any]:
     return await _head(pg, scope, await state_hash(pg, scope))
 
 
-async def state_answer(engine: AsyncEngine, whole: Semaphore, scope: int) -> AsyncIterator[bytes]:
-    """The answer with the state in it, read from one snapshot to the end before any of it is sent.
-
-    A reader that stops reading so keeps a file waiting, and no connection; what is small stays in memory.
-    """
-    with SpooledTemporaryFile(SPOOLED_BYTES) as spool:
-        async with whole, reading(engine) as connection:
-            pg, digest = await begun(connection), sha256()
-            async for piece in state_pieces(pg, scope):
-                digest.update(piece)
-                spool.write(piece)
-            head = await _head(pg, scope, state.address("state-", digest.hexdigest()))
-        spool.seek(0)
-        yield orjson.dumps(head)[:-1] + b',"state":'
-        while piece := spool.read(PIECE_BYTES):
-            yield piece
-        yield b"}"
+async def state_answer(pg: Driver, scope: int) -> Spool:
+    """The answer with the state in it."""
+    spool, digest = Spool(), sha256()
+    async for piece in state_pieces(pg, scope):
+        digest.update(piece)
+        spool.write(piece)
+    head = await _head(pg, scope, state.address("state-", digest.hexdigest()))
+    spool.head, spool.end = orjson.dumps(head)[:-1] + b',"state":', b"}"
+    return spool
 
 
 async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int]) -> bytes:
@@ -53,6 +42,13 @@ async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int]) -
         "sealed_ops": await _sealed_ops(pg, scope),
     }
     return orjson.dumps(head)[:-1] + b',"state":' + folded.text() + b"}"
+
+
+async def diff_answer(pg: Driver, scope: int, old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, Any]:
+    """What differs between the states at two frontiers. Raises frontier_collected."""
+    before = await state_at(pg, scope, await locate(pg, scope, old))
+    after = await state_at(pg, scope, await locate(pg, scope, new))
+    return {"from": dict(old), "to": dict(new), **await asyncio.to_thread(difference, before, after)}
 
 
 async def _head(pg: Driver, scope: int, hash_: str) -> dict[str, Any]:

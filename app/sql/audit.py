@@ -15,8 +15,14 @@ from device where scope = $1 and head_seq is not null
 """
 SEEN = """
 select a.name as agent, s.key, s.epoch, s.failed, s.wall_ms, s.counter, d.id as device_id, s.op_id, s.payload
-from run_seen s join agent a on a.scope = s.scope and a.key = s.agent join device d on d.no = s.device
+from run_seen s join agent a on a.scope = s.scope and a.key = s.agent
+join device d on d.scope = s.scope and d.no = s.device
 where s.scope = $1
+"""
+UNFOUNDED_RESETS = """
+select r.claim, r.claimed_by from claim_reset r
+where r.scope = $1
+  and not exists (select from agent a where a.scope = $1 and a.slug_key = r.agent and a.fencing_epoch >= r.claim)
 """
 TAGS = "select device, tag, first_seq from op_scope where scope = $1"
 
@@ -32,6 +38,10 @@ async def floors(pg: Driver, scope: int) -> list[Row]:
 
 async def seen(pg: Driver, scope: int) -> list[Row]:
     return await pg.fetch(SEEN, scope)
+
+
+async def unfounded_resets(pg: Driver, scope: int) -> list[Row]:
+    return await pg.fetch(UNFOUNDED_RESETS, scope)
 
 
 async def first_seqs(pg: Driver, scope: int) -> dict[tuple[int, str], int]:

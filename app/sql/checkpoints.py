@@ -1,11 +1,9 @@
-"""Stored checkpoints: their text in compressed chunks, their frontiers, and which is latest and base."""
+"""Stored checkpoints: what they cover, which is latest and base, and which are kept."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
-
-import zstandard
 
 from app.sql.keys import op_id_text, raw_op_id
 from app.sql.transactions import Driver, Row
@@ -13,30 +11,45 @@ from foldpoint.frontier import Covered
 from foldpoint.hlc import Hlc
 
 ADDRESS = re.compile(r"ckpt-[0-9a-f]{32}")
-#: Canonical text of one chunk, before compression.
-CHUNK_BYTES = 256 * 1024
+#: How many of the newest are kept, whatever else is (server.md §5).
+KEPT = 3
 
 
 class Stored(NamedTuple):
-    """A stored checkpoint, without its text. `size` is the length of the canonical text in bytes."""
+    """A stored checkpoint, without its text. `size` is the length of the canonical text in bytes.
 
+    `kept` is whether the text is there still; `trims` is how often retention had trimmed the state it is of.
+    """
+
+    scope: int
     id: int
     hash: str
     state_hash: str
     origin: str
-    exact: bool
+    kept: bool
+    trims: int
     size: int
     created_at: datetime
 
+    @property
+    def exact(self) -> bool:
+        """Whether its state is the fold of all ops that it covers."""
+        return self.trims == 0
 
-COLUMNS = "id, hash, state_hash, origin, exact, size, created_at"
+
+COLUMNS = "scope, id, hash, state_hash, origin, kept, trims, size, created_at"
 BY_HASH = f"select {COLUMNS} from checkpoint where scope = $1 and hash = $2"
-POINTED = f"select {COLUMNS} from checkpoint where id = (select %s from scope where id = $1)"
-LISTED = f"select {COLUMNS} from checkpoint where scope = $1 and id < $2 order by id desc limit $3"
+BY_ID = f"select {COLUMNS} from checkpoint where scope = $1 and id = $2"
+POINTED = f"select {COLUMNS} from checkpoint where scope = $1 and id = (select %s from scope where id = $1)"
+LISTED = f"select {COLUMNS} from checkpoint where scope = $1 and kept and id < $2 order by id desc limit $3"
 
 
 async def by_hash(pg: Driver, scope: int, hash_: str) -> Stored | None:
     return _stored(await pg.fetchrow(BY_HASH, scope, hash_)) if ADDRESS.fullmatch(hash_) else None
+
+
+async def by_id(pg: Driver, scope: int, checkpoint: int) -> Stored | None:
+    return _stored(await pg.fetchrow(BY_ID, scope, checkpoint))
 
 
 async def latest(pg: Driver, scope: int) -> Stored | None:
@@ -48,13 +61,21 @@ async def base(pg: Driver, scope: int) -> Stored | None:
     return _stored(await pg.fetchrow(POINTED % "base_checkpoint", scope))
 
 
+class Pointers(NamedTuple):
+    latest: int | None
+    base: int | None
+
+
+async def pointers(pg: Driver, scope: int) -> Pointers:
+    """The ids of the latest checkpoint and of the base."""
+    row = await pg.fetchrow("select latest_checkpoint, base_checkpoint from scope where id = $1", scope)
+    assert row is not None
+    return Pointers(*row.values())
+
+
 async def latest_hash(pg: Driver, scope: int) -> str | None:
     found = await latest(pg, scope)
     return found and found.hash
-
-
-async def size_of(pg: Driver, checkpoint: int) -> int:
-    return int(await pg.fetchval("select size from checkpoint where id = $1", checkpoint))
 
 
 async def listed(pg: Driver, scope: int, before: int, limit: int) -> list[Stored]:
@@ -67,15 +88,15 @@ def _stored(row: Row | None) -> Stored | None:
 
 
 FRONTIER = """
-select f.device, d.id as device_id, f.seq, f.op_id, f.wall_ms, f.counter
-from checkpoint_frontier f join device d on d.no = f.device
-where f.checkpoint = $1
+select d.id as device_id, f.seq, f.op_id, f.wall_ms, f.counter
+from checkpoint_frontier f join device d on d.scope = $1 and d.no = f.device
+where f.scope = $1 and f.checkpoint = $2
 """
 
 
-async def frontier(pg: Driver, checkpoint: int) -> dict[str, Covered]:
+async def frontier(pg: Driver, scope: int, checkpoint: int) -> dict[str, Covered]:
     """What a checkpoint covers, by device id."""
-    return dict(_covered(row) for row in await pg.fetch(FRONTIER, checkpoint))
+    return dict(_covered(row) for row in await pg.fetch(FRONTIER, scope, checkpoint))
 
 
 def _covered(row: Row) -> tuple[str, Covered]:
@@ -84,30 +105,44 @@ def _covered(row: Row) -> tuple[str, Covered]:
     return device, Covered(row["seq"], hlc, op_id_text(row["op_id"]))
 
 
-async def seqs(pg: Driver, checkpoint: int) -> dict[int, int]:
+#: With the state as retention left it last, or before retention ever trimmed it.
+ANSWERING = """
+select c.id, f.device, f.seq
+from checkpoint c left join checkpoint_frontier f on f.scope = c.scope and f.checkpoint = c.id
+where c.scope = $1 and c.kept and c.trims in (0, (select count(*) from trim where scope = $1 and done_at is not null))
+"""
+SEQS = "select device, seq from checkpoint_frontier where scope = $1 and checkpoint = $2"
+COVERAGE = "select device, max(seq) as seq from checkpoint_frontier where scope = $1 group by device"
+
+
+FRONTIERS_OF = """
+select f.checkpoint, f.device, d.id as device_id, f.seq
+from checkpoint_frontier f join device d on d.scope = $1 and d.no = f.device
+where f.scope = $1 and f.checkpoint = any($2::bigint[]) order by d.id
+"""
+
+
+async def frontiers_of(pg: Driver, scope: int, ids: Sequence[int]) -> dict[int, dict[int, tuple[str, int]]]:
+    """What these checkpoints cover: by device number, the device's id and the seq."""
+    found: dict[int, dict[int, tuple[str, int]]] = {checkpoint: {} for checkpoint in ids}
+    for row in await pg.fetch(FRONTIERS_OF, scope, ids):
+        found[row["checkpoint"]][row["device"]] = row["device_id"].decode(), row["seq"]
+    return found
+
+
+async def seqs(pg: Driver, scope: int, checkpoint: int) -> dict[int, int]:
     """What a checkpoint covers, as device number to seq."""
-    rows = await pg.fetch("select device, seq from checkpoint_frontier where checkpoint = $1", checkpoint)
-    return {row["device"]: row["seq"] for row in rows}
+    return {row["device"]: row["seq"] for row in await pg.fetch(SEQS, scope, checkpoint)}
 
 
-EXACT_FRONTIERS = """
-select c.id, f.device, f.seq from checkpoint c left join checkpoint_frontier f on f.checkpoint = c.id
-where c.scope = $1 and c.exact
-"""
-COVERAGE = """
-select f.device, max(f.seq) as seq from checkpoint c join checkpoint_frontier f on f.checkpoint = c.id
-where c.scope = $1 group by f.device
-"""
-
-
-async def exact_frontiers(pg: Driver, scope: int) -> dict[int, dict[int, int]]:
-    """Every exact checkpoint's frontier, as device number to seq."""
-    frontiers: dict[int, dict[int, int]] = {}
-    for row in await pg.fetch(EXACT_FRONTIERS, scope):
-        found = frontiers.setdefault(row["id"], {})
+async def frontiers(pg: Driver, scope: int) -> dict[int, dict[int, int]]:
+    """The frontier of every checkpoint that a past state may be computed from, as device number to seq."""
+    found: dict[int, dict[int, int]] = {}
+    for row in await pg.fetch(ANSWERING, scope):
+        covered = found.setdefault(row["id"], {})
         if row["device"] is not None:
-            found[row["device"]] = row["seq"]
-    return frontiers
+            covered[row["device"]] = row["seq"]
+    return found
 
 
 async def coverage(pg: Driver, scope: int) -> dict[int, int]:
@@ -116,102 +151,26 @@ async def coverage(pg: Driver, scope: int) -> dict[int, int]:
 
 
 ADD = """
-insert into checkpoint (scope, hash, state_hash, origin, size) values ($1, $2, $3, $4, $5)
+insert into checkpoint (scope, hash, state_hash, origin, size) values ($1, $2, $3, 'device', $4)
 on conflict (scope, hash) do nothing returning id
 """
 ADD_FRONTIER = """
-insert into checkpoint_frontier (checkpoint, device, seq, op_id, wall_ms, counter)
-select $1, * from unnest($2::int[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[])
+insert into checkpoint_frontier (scope, checkpoint, device, seq, op_id, wall_ms, counter)
+select $1, $2, * from unnest($3::int[], $4::bigint[], $5::bytea[], $6::bigint[], $7::bigint[])
 """
-REPLACE_FIRST = "update checkpoint_chunk set body = $2 where checkpoint = $1 and no = 0"
-ADD_CHUNK = "insert into checkpoint_chunk (checkpoint, no, starts_at, body) values ($1, $2, $3, $4)"
-FINISH = "update checkpoint set hash = $2, state_hash = $3, size = $4 where id = $1"
-REMOVE = "delete from checkpoint where id = $1"
 
 
 async def add(pg: Driver, scope: int, hash_: str, state_hash: str, size: int) -> int | None:
     """A device's checkpoint, still without text and frontier; None if it is stored already."""
-    found = await pg.fetchval(ADD, scope, hash_, state_hash, "device", size)
+    found = await pg.fetchval(ADD, scope, hash_, state_hash, size)
     return None if found is None else int(found)
 
 
-async def begin(pg: Driver, scope: int, hash_: str) -> int:
-    """A checkpoint of the server's, whose hashes and size `finish` will write."""
-    return int(await pg.fetchval(ADD, scope, hash_, "", "server", 0))
-
-
-async def finish(pg: Driver, scope: int, checkpoint: int, hash_: str, state_hash: str, size: int) -> int:
-    """Give a checkpoint its name; if an equal one is stored, that one stays and is returned."""
-    equal = await by_hash(pg, scope, hash_)
-    if equal is not None:
-        await pg.execute(REMOVE, checkpoint)
-        return equal.id
-    await pg.execute(FINISH, checkpoint, hash_, state_hash, size)
-    return checkpoint
-
-
-async def add_frontier(pg: Driver, checkpoint: int, covered: Mapping[int, Covered]) -> None:
+async def add_frontier(pg: Driver, scope: int, checkpoint: int, covered: Mapping[int, Covered]) -> None:
     """Write what a checkpoint covers, by device number."""
     rows = [(no, c.seq, raw_op_id(c.head), *c.hlc[:2]) for no, c in covered.items()]
     if rows:
-        await pg.execute(ADD_FRONTIER, checkpoint, *zip(*rows, strict=True))
-
-
-class Text:
-    """Writes a checkpoint's text chunk by chunk, and knows its length."""
-
-    def __init__(self, pg: Driver, checkpoint: int) -> None:
-        self._pg, self._checkpoint = pg, checkpoint
-        self._buffer = bytearray()
-        self._no = 0
-        self.size = 0
-
-    async def write(self, piece: bytes) -> None:
-        self._buffer += piece
-        while len(self._buffer) >= CHUNK_BYTES:
-            await self._flush(CHUNK_BYTES)
-
-    async def finish(self) -> None:
-        if self._buffer:
-            await self._flush(len(self._buffer))
-
-    async def replace_in_first(self, old: bytes, new: bytes) -> None:
-        """Replace bytes near the beginning, now that the text is written, by as many others."""
-        row = await self._pg.fetchrow(READ, self._checkpoint, 0, CHUNK_BYTES, self.size)
-        assert row is not None
-        assert len(old) == len(new)
-        body = zstandard.compress(zstandard.decompress(row["body"]).replace(old, new, 1), 3)
-        await self._pg.execute(REPLACE_FIRST, self._checkpoint, body)
-
-    async def _flush(self, length: int) -> None:
-        body = zstandard.compress(bytes(self._buffer[:length]), 3)
-        await self._pg.execute(ADD_CHUNK, self._checkpoint, self._no, self.size, body)
-        del self._buffer[:length]
-        self._no += 1
-        self.size += length
-
-
-READ = """
-select starts_at, body from checkpoint_chunk
-where checkpoint = $1 and starts_at > $2::bigint - $3::bigint and starts_at <= $2 and $2 < $4::bigint
-"""
-
-
-async def chunk(pg: Driver, checkpoint: int, start: int, stop: int) -> bytes:
-    """The text from `start`, up to the end of the chunk that holds it, or to `stop`; empty past the end."""
-    row = await pg.fetchrow(READ, checkpoint, start, CHUNK_BYTES, stop)
-    if row is None:
-        return b""
-    text = zstandard.decompress(row["body"])
-    return text[start - row["starts_at"] : stop - row["starts_at"]]
-
-
-async def text(pg: Driver, checkpoint: int, size: int) -> AsyncIterator[bytes]:
-    """The whole text, a chunk at a time."""
-    at = 0
-    while at < size and (piece := await chunk(pg, checkpoint, at, size)):
-        yield piece
-        at += len(piece)
+        await pg.execute(ADD_FRONTIER, scope, checkpoint, *zip(*rows, strict=True))
 
 
 POINT = """
@@ -224,3 +183,30 @@ where id = $1
 async def point(pg: Driver, scope: int, *, latest: int | None = None, base: int | None = None) -> None:
     """Move the latest or the base pointer, under the scope's lock."""
     await pg.execute(POINT, scope, latest, base)
+
+
+PRUNE = """
+update checkpoint c set kept = false from scope s
+where s.id = $1 and c.scope = $1 and c.kept
+  and c.id is distinct from s.latest_checkpoint and c.id is distinct from s.base_checkpoint
+  and c.id not in (select id from checkpoint where scope = $1 and kept order by id desc limit $2)
+"""
+SWEEP = """
+delete from checkpoint_chunk k where scope = $1
+  and not exists (select from checkpoint c where c.scope = $1 and c.id = k.checkpoint and c.kept)
+"""
+
+
+async def prune(pg: Driver, scope: int) -> None:
+    """Keep the newest, the latest and the base, under the scope's lock; the texts of others are left to `sweep`."""
+    await pg.execute(PRUNE, scope, KEPT)
+
+
+async def keep_only(pg: Driver, scope: int, checkpoint: int) -> None:
+    """Keep no other than this, under the scope's lock: they hold what retention took away."""
+    await pg.execute("update checkpoint set kept = false where scope = $1 and kept and id <> $2", scope, checkpoint)
+
+
+async def sweep(pg: Driver, scope: int) -> None:
+    """Delete the texts of checkpoints that are no longer kept."""
+    await pg.execute(SWEEP, scope)

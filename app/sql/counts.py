@@ -1,4 +1,4 @@
-"""How many records a scope's surfaces have."""
+"""How many records a scope's surfaces have, and how many ops it took in."""
 
 from app.sql.transactions import Driver
 from foldpoint.surfaces import BY_NUMBER, intent
@@ -18,3 +18,9 @@ async def records(pg: Driver, scope: int) -> dict[str, int]:
     for row in await pg.fetch(RECORDS, scope, intent.SURFACE.number):
         counted[BY_NUMBER[row["surface"]].name] += row["records"]
     return counted
+
+
+async def accepted_and_records(pg: Driver, scope: int) -> tuple[int, int]:
+    """How many ops were ever taken in, and how many records there are."""
+    accepted = await pg.fetchval("select accepted from scope where id = $1", scope)
+    return int(accepted), sum((await records(pg, scope)).values())

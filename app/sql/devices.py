@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.keys import op_id_text, raw_op_id, slot_key
@@ -11,7 +11,7 @@ from app.sql.tables import device
 from app.sql.transactions import Driver
 from foldpoint.frontier import Covered
 from foldpoint.hlc import Hlc
-from foldpoint.relay import Chain, RosterEntry
+from foldpoint.relay import Acknowledged, Chain, RosterEntry
 
 NOW_MS = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -75,8 +75,12 @@ async def touch(pg: Driver, scope: int, slug: str, horizon_ms: int) -> int:
     return int(row["no"])
 
 
-ADVANCE = """
-update device set id = $2, head_seq = $3, head_op_id = $4, head_wall_ms = $5, head_counter = $6 where no = $1
+#: A fork does not end by what the one of the two replicas pushes: it is shown until something else is refused.
+FORKED = """starts_with(problem, '{"code":"chain_fork"')"""
+ADVANCE = f"""
+update device set id = $3, head_seq = $4, head_op_id = $5, head_wall_ms = $6, head_counter = $7,
+    problem = case when {FORKED} then problem end, problem_at = case when {FORKED} then problem_at end
+where scope = $1 and no = $2
 """
 NAME_SCOPES = """
 insert into op_scope (scope, device, key, tag, first_seq)
@@ -84,12 +88,12 @@ select $1, $2, * from unnest($3::bytea[], $4::bytea[], $5::bigint[]) on conflict
 """
 
 
-async def advance(pg: Driver, no: int, chain: Chain) -> None:
-    """Move a chain's head, binding the slug to the raw id with the first op."""
+async def advance(pg: Driver, scope: int, no: int, chain: Chain) -> None:
+    """Move a chain's head, binding the slug to the raw id with the first op. What was refused before is over."""
     assert chain.device_id is not None
     assert chain.head is not None
     seq, hlc, op_id = chain.head
-    await pg.execute(ADVANCE, no, chain.device_id.encode(), seq, raw_op_id(op_id), hlc.wall_ms, hlc.counter)
+    await pg.execute(ADVANCE, scope, no, chain.device_id.encode(), seq, raw_op_id(op_id), hlc.wall_ms, hlc.counter)
 
 
 async def name_scopes(pg: Driver, scope: int, no: int, first_seqs: dict[str, int]) -> None:
@@ -141,30 +145,40 @@ def _report(row: Row[Any]) -> dict[str, Any]:
         "head": chain.head and chain.head.to_json(),
         "dropped_below": chain.dropped_below,
         "roster": entry,
+        "acked_at_ms": row.acked_at_ms,
         "problem": problem_of(row),
     }
 
 
 def problem_of(row: Row[Any]) -> dict[str, Any] | None:
-    """What was last refused, and when."""
+    """What is refused, and since when."""
     return None if row.problem is None else {**orjson.loads(row.problem), "at": row.problem_at}
 
 
-async def put_ack(connection: AsyncConnection, no: int, entry: RosterEntry) -> None:
-    assert entry.acked is not None
-    wall_ms, counter, device_id = entry.acked
-    await connection.execute(
-        update(device)
-        .where(device.c.no == no)
-        .values(
-            acked_wall_ms=wall_ms,
-            acked_counter=counter,
-            acked_device=device_id.encode(),
-            evicted=entry.evicted,
-        )
-    )
+async def put_ack(connection: AsyncConnection, scope: int, no: int, outcome: Acknowledged) -> None:
+    """Write an ack, and when it was the first to say so much."""
+    assert outcome.entry.acked is not None
+    wall_ms, counter, device_id = outcome.entry.acked
+    changed = {
+        device.c.acked_wall_ms: wall_ms,
+        device.c.acked_counter: counter,
+        device.c.acked_device: device_id.encode(),
+        device.c.evicted: outcome.entry.evicted,
+    }
+    if outcome.advanced:
+        changed[device.c.acked_at_ms] = text(NOW_MS)
+    await connection.execute(update(device).where(device.c.scope == scope, device.c.no == no).values(changed))
 
 
-async def put_problem(pg: Driver, no: int, problem: str) -> None:
-    """Remember why a device's last push was refused, for an admin to see."""
-    await pg.execute("update device set problem = $2, problem_at = clock_timestamp() where no = $1", no, problem)
+#: The text of a problem begins with its code; facts such as times differ from one try to the next.
+PUT_PROBLEM = f"""
+update device set problem = $3, problem_at = case
+    when problem = $3 or split_part(problem, ',', 1) = split_part($3, ',', 1) and not {FORKED} then problem_at
+    else clock_timestamp() end
+where scope = $1 and no = $2
+"""
+
+
+async def put_problem(pg: Driver, scope: int, no: int, problem: str) -> None:
+    """Remember why a device's last push was refused, and since when it is, for an admin to see."""
+    await pg.execute(PUT_PROBLEM, scope, no, problem)

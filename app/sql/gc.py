@@ -31,7 +31,7 @@ FLOOR = """
 update device d set dropped_below = o.seq + 1, dropped_op_id = o.op_id,
     dropped_wall_ms = o.wall_ms, dropped_counter = o.counter
 from op o
-where o.scope = $1 and o.device = $2 and o.seq = $3 and d.no = o.device
+where o.scope = $1 and o.device = $2 and o.seq = $3 and d.scope = o.scope and d.no = o.device
 """
 DROP = """
 with gone as (delete from op where scope = $1 and device = $2 and seq <= $3 returning 1)

@@ -24,11 +24,11 @@ cross join lateral (
     select key, wall_ms, counter, device, op_id, payload from intent
     where scope = $1 and agent = t.agent and view = v.view and key = t.key limit 1
 ) i
-join device d on d.no = i.device
+join device d on d.scope = $1 and d.no = i.device
 """
 PENDING = """
 select i.agent, i.view, i.key, i.wall_ms, i.counter, i.device, i.op_id, i.payload, d.id as device_id
-from intent i join device d on d.no = i.device
+from intent i join device d on d.scope = $1 and d.no = i.device
 where i.scope = $1 and i.agent = any($2::bytea[]) and i.pending
 """
 
@@ -61,7 +61,7 @@ cross join lateral (
     select wall_ms, counter, device, op_id, payload from intent
     where scope = $1 and agent = t.agent and view = $4 and key = t.key limit 1
 ) r
-join device d on d.no = r.device
+join device d on d.scope = $1 and d.no = r.device
 """
 
 

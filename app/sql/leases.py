@@ -1,19 +1,22 @@
-"""The durable lease register, one row per agent slug."""
+"""The durable lease register, one row per agent slug, and what a grant must pass."""
 
-from sqlalchemy import select
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row, Select, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.keys import stream_key
-from app.sql.tables import agent, lease, server
+from app.sql.tables import agent, claim_reset, lease, run_seen, server, token
+from foldpoint.admission import I64_MAX
 from foldpoint.lease import Register
 
 
 async def lock(connection: AsyncConnection, scope: int, slug: str, spelling: str) -> Register:
     """The register of an agent, under its row's lock; `spelling` is how the caller writes the agent."""
     key = stream_key(slug)
-    new = insert(lease).values(scope=scope, agent=key, slug=slug.encode()).on_conflict_do_nothing()
-    await connection.execute(new)
+    await connection.execute(insert(lease).values(scope=scope, agent=key).on_conflict_do_nothing())
     row = (await connection.execute(_of(scope, key).with_for_update())).one()
     return _register(row, spelling)
 
@@ -23,12 +26,12 @@ async def read(connection: AsyncConnection, scope: int, slug: str, spelling: str
     return Register(spelling) if row is None else _register(row, spelling)
 
 
-def _of(scope: int, key: bytes):  # type: ignore[no-untyped-def]
+def _of(scope: int, key: bytes) -> Select[Any]:
     columns = lease.c.epoch, lease.c.holder, lease.c.expires_at_ms
     return select(*columns).where(lease.c.scope == scope, lease.c.agent == key)
 
 
-def _register(row, spelling: str) -> Register:  # type: ignore[no-untyped-def]
+def _register(row: Row[Any], spelling: str) -> Register:
     return Register(spelling, row.epoch, None if row.holder is None else row.holder.decode(), row.expires_at_ms)
 
 
@@ -38,19 +41,64 @@ async def put(connection: AsyncConnection, scope: int, slug: str, register: Regi
     await connection.execute(changed.values(epoch=register.epoch, holder=holder, expires_at_ms=register.expires_at_ms))
 
 
-async def floor(connection: AsyncConnection, scope: int, slug: str) -> tuple[int, str | None]:
-    """The epoch that a grant must pass: the highest fence of the agents with this slug, or the database's floor.
+class Floor(NamedTuple):
+    """The epoch that a grant must pass, and the agent whose fence that is; None if it is nobody's."""
 
-    With it the name of the agent whose fence that is.
-    """
+    epoch: int
+    claimed_by: str | None
+
+    @property
+    def leaves_room(self) -> bool:
+        return self.epoch < I64_MAX
+
+
+async def floor(connection: AsyncConnection, scope: int, slug: str) -> Floor:
+    """The highest fence of the agents with this slug, claims that were let go apart, or the database's floor."""
+    key = stream_key(slug)
+    resets = select(func.max(claim_reset.c.claim).label("claim"), func.max(claim_reset.c.floor).label("floor")).where(
+        claim_reset.c.scope == scope, claim_reset.c.agent == key
+    )
+    let_go = (await connection.execute(resets)).one()
+    minded = or_(agent.c.fencing_epoch < I64_MAX, agent.c.fencing_epoch > (let_go.claim or 0))
     fences = (
         select(agent.c.fencing_epoch, agent.c.name)
-        .where(agent.c.scope == scope, agent.c.slug_key == stream_key(slug))
+        .where(agent.c.scope == scope, agent.c.slug_key == key, minded)
         .order_by(agent.c.fencing_epoch.desc())
         .limit(1)
     )
     highest = (await connection.execute(fences)).one_or_none()
-    least = (await connection.execute(select(server.c.lease_floor))).scalar_one()
+    least = max((await connection.execute(select(server.c.lease_floor))).scalar_one(), let_go.floor or 0)
     if highest is None or highest.fencing_epoch <= least:
-        return least, None
-    return int(highest.fencing_epoch), highest.name.decode()
+        return Floor(least, None)
+    return Floor(int(highest.fencing_epoch), highest.name.decode())
+
+
+class Reset(NamedTuple):
+    """A claim that was let go; `token` is the number of the token that did it, None for the one of the settings."""
+
+    claim: int
+    claimed_by: str
+    reset_at: datetime
+    token: int | None
+
+
+async def let_go(connection: AsyncConnection, scope: int, slug: str, claim: Floor, token_hash: bytes) -> None:
+    """Note that no grant minds a claim any more."""
+    assert claim.claimed_by is not None
+    key = stream_key(slug)
+    agents = select(agent.c.key).where(agent.c.scope == scope, agent.c.slug_key == key)
+    seen = select(func.coalesce(func.max(run_seen.c.epoch), 0)).where(
+        run_seen.c.scope == scope, run_seen.c.agent.in_(agents), run_seen.c.epoch < I64_MAX
+    )
+    by = select(token.c.id).where(token.c.hash == token_hash)
+    row = {"claim": claim.epoch, "claimed_by": claim.claimed_by.encode(), "floor": seen.scalar_subquery()}
+    new = insert(claim_reset).values(scope=scope, agent=key, token=by.scalar_subquery(), **row)
+    await connection.execute(new)
+
+
+async def resets(connection: AsyncConnection, scope: int, slug: str) -> list[Reset]:
+    """The claims of these agents that were ever let go; each is above those before it."""
+    columns = claim_reset.c.claim, claim_reset.c.claimed_by, claim_reset.c.reset_at, claim_reset.c.token
+    of_agent = claim_reset.c.scope == scope, claim_reset.c.agent == stream_key(slug)
+    rows = await connection.execute(select(*columns).where(*of_agent).order_by(claim_reset.c.claim))
+    return [Reset(int(row.claim), row.claimed_by.decode(), row.reset_at, row.token) for row in rows]

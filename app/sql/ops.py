@@ -1,7 +1,7 @@
 """The op table: append, dedupe, and reads by frontier. No statement orders by arrival."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import orjson
@@ -11,6 +11,7 @@ from app.sql.transactions import Driver
 from foldpoint.frontier import Covered
 from foldpoint.hlc import Hlc
 from foldpoint.op import Op
+from foldpoint.surfaces import Surface
 
 
 class NewOp(NamedTuple):
@@ -112,7 +113,7 @@ with part as materialized (
     select o.*, d.id as device_id,
            row_number() over in_device as place, sum(length(o.body)) over in_device as bytes
     from unnest($2::int[], $3::bigint[], $4::bigint[]) as s(device, after, upto)
-    join device d on d.no = s.device
+    join device d on d.scope = $1 and d.no = s.device
     cross join lateral (
         select wall_ms, counter, device, op_id, seq, body from op
         where scope = $1 and device = s.device and seq > s.after and seq <= s.upto
@@ -172,6 +173,47 @@ async def covered_at(pg: Driver, scope: int, device: int, device_id: str, seq: i
     if row is None:
         return None
     return Covered(seq, Hlc(row["wall_ms"], row["counter"], device_id), op_id_text(row["op_id"]))
+
+
+IDS = "select op_id from op where scope = $1 and device = $2 and seq > $3 and seq <= $4 order by seq"
+
+
+async def ids(pg: Driver, scope: int, span: Span) -> AsyncIterator[bytes]:
+    """The raw op ids of a span, in seq order."""
+    cursor = await pg.cursor(IDS, scope, *span)
+    while rows := await cursor.fetch(10_000):
+        for row in rows:
+            yield row["op_id"]
+
+
+NAMING = """
+select o.body from unnest($2::int[], $3::bigint[], $4::bigint[]) as s(device, after, upto)
+cross join lateral (
+    select body from op where scope = $1 and device = s.device and seq > s.after and seq <= s.upto
+        and surface = $5 and position($6 in body) > 0
+) o
+"""
+
+
+async def naming(
+    pg: Driver, scope: int, spans: Sequence[Span], surface: Surface, field: str, value: str
+) -> list[bytes]:
+    """The ops of a surface in these spans in whose text a field has this string, at whatever depth."""
+    columns = ([getattr(span, name) for span in spans] for name in Span._fields)
+    member = b"%b:%b" % (orjson.dumps(field), orjson.dumps(value))
+    return [row["body"] for row in await pg.fetch(NAMING, scope, *columns, surface.number, member)]
+
+
+STAMPS = """
+select s.device, o.wall_ms, o.counter from unnest($2::int[], $3::bigint[]) as s(device, seq)
+cross join lateral (select wall_ms, counter from op where scope = $1 and device = s.device and seq = s.seq limit 1) o
+"""
+
+
+async def stamps(pg: Driver, scope: int, seqs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """The stamp of each device's op at a seq, where it is held."""
+    rows = await pg.fetch(STAMPS, scope, list(seqs), list(seqs.values()))
+    return {row["device"]: (row["wall_ms"], row["counter"]) for row in rows}
 
 
 async def bodies(pg: Driver, scope: int, spans: Sequence[Span], limit: int) -> tuple[list[bytes], dict[int, int]]:

@@ -30,7 +30,7 @@ cross join lateral (
     select wall_ms, counter, device, op_id, payload from record
     where scope = $1 and surface = t.surface and kind = t.kind and key = t.key limit 1
 ) r
-join device d on d.no = r.device
+join device d on d.scope = $1 and d.no = r.device
 """
 
 

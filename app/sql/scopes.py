@@ -37,8 +37,8 @@ async def ensure_scope(connection: AsyncConnection, name: str) -> int:
             raise ScopeNameTaken(name, on_wire, found.name.decode(errors="backslashreplace"))
 
 
-#: The class of the advisory locks under which one process at a time judges a scope's checkpoints.
-JUDGING = 0x6670_0001
+#: The class of the advisory locks under which one process at a time does long work on a scope as a whole.
+WHOLE = 0x6670_0001
 
 
 async def hold(pg: Driver, number: int) -> None:
@@ -46,9 +46,14 @@ async def hold(pg: Driver, number: int) -> None:
     await pg.execute("select from scope where id = $1 for no key update", number)
 
 
-async def judge_alone(pg: Driver, number: int) -> None:
-    """Wait until no other process judges a checkpoint of this scope; held until the transaction ends."""
-    await pg.execute("select pg_advisory_xact_lock($1, $2)", JUDGING, number)
+async def work_alone(pg: Driver, number: int) -> None:
+    """Wait until nobody else makes, judges or trims a checkpoint of this scope; held until the transaction ends."""
+    await pg.execute("select pg_advisory_xact_lock($1, $2)", WHOLE, number)
+
+
+async def may_work_alone(pg: Driver, number: int) -> bool:
+    """As `work_alone`, without waiting; false if somebody else does."""
+    return bool(await pg.fetchval("select pg_try_advisory_xact_lock($1, $2)", WHOLE, number))
 
 
 async def put_problem(pg: Driver, number: int, problem: dict[str, Any]) -> None:
@@ -57,8 +62,25 @@ async def put_problem(pg: Driver, number: int, problem: dict[str, Any]) -> None:
     await pg.execute(refused, number, orjson.dumps(problem).decode())
 
 
+async def retention(pg: Driver, number: int) -> str | None:
+    """The policy that an admin set, as JSON text."""
+    policy: str | None = await pg.fetchval("select retention from scope where id = $1", number)
+    return policy
+
+
+async def put_retention(pg: Driver, number: int, policy: str | None) -> None:
+    await pg.execute("update scope set retention = $2 where id = $1", number, policy)
+
+
 async def row(connection: AsyncConnection, number: int) -> Row[Any]:
     return (await connection.execute(select(scope).where(scope.c.id == number))).one()
+
+
+async def is_plain(engine: AsyncEngine, number: int) -> bool:
+    """Whether a scope's ops are folded; one without any op is not plain yet."""
+    async with engine.connect() as connection:
+        mode = (await connection.execute(select(scope.c.mode).where(scope.c.id == number))).scalar_one_or_none()
+    return mode == "plain"
 
 
 async def listed(engine: AsyncEngine, name: str | None = None) -> list[tuple[int, str]]:

@@ -16,8 +16,9 @@ select $1, * from unnest($2::bytea[], $3::bytea[], $4::numeric[], $5::boolean[],
 on conflict (scope, agent, key, epoch, failed) do update set
     wall_ms = excluded.wall_ms, counter = excluded.counter, device = excluded.device,
     op_id = excluded.op_id, payload = excluded.payload
-where (s.wall_ms, s.counter, (select id from device where no = s.device), s.op_id)
-    < (excluded.wall_ms, excluded.counter, (select id from device where no = excluded.device), excluded.op_id)
+where (s.wall_ms, s.counter, (select id from device d where d.scope = $1 and d.no = s.device), s.op_id)
+    < (excluded.wall_ms, excluded.counter,
+       (select id from device d where d.scope = $1 and d.no = excluded.device), excluded.op_id)
 """
 
 
@@ -39,7 +40,7 @@ cross join lateral (
     select epoch, failed, wall_ms, counter, device, op_id, payload from run_seen
     where scope = $1 and agent = t.agent and key = t.key offset 0
 ) s
-join device d on d.no = s.device
+join device d on d.scope = $1 and d.no = s.device
 """
 
 

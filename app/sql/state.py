@@ -11,41 +11,43 @@ import orjson
 
 from app.sql.intents import COMMITTED, RUNS
 from app.sql.keys import PREFIX, is_short
+from app.sql.pages import event_payload, pages, small
 from app.sql.transactions import Driver, Row
 from foldpoint.op import stable_key
 from foldpoint.state import record_text
 from foldpoint.surfaces import BY_NAME, Surface, Tier, tag_of
 
-PAGE_ROWS = 500
-
 Members = AsyncIterator[bytes]
 
-EVENTS = """
+EVENTS = f"""
 select e.*, d.id as device_id from (
-    select op_id, wall_ms, counter, device, substr(body, payload_at + 1, length(body) - payload_at - 1) as payload
+    select op_id, wall_ms, counter, device,
+           {small("body", "substr(body, payload_at + 1, length(body) - payload_at - 1)")}
     from op where scope = $1 and surface = $2 and stream is not null
     union all
-    select op_id, wall_ms, counter, device, payload from record where scope = $1 and surface = $2
-) e join device d on d.no = e.device
+    select op_id, wall_ms, counter, device, {small("payload", "payload")} from record where scope = $1 and surface = $2
+) e join device d on d.scope = $1 and d.no = e.device
 order by op_id
 """
-KEYED = """
-select r.key, r.op_id, r.wall_ms, r.counter, r.payload, d.id as device_id
-from record r join device d on d.no = r.device
+KEYED = f"""
+select r.key, r.op_id, r.wall_ms, r.counter, {small("r.payload", "r.payload")}, d.id as device_id
+from record r join device d on d.scope = $1 and d.no = r.device
 where r.scope = $1 and r.surface = $2 and r.kind = $3
 order by r.key
 """
+KEYED_PAYLOAD = "select payload from record where scope = $1 and surface = $2 and kind = $3 and key = $4"
 KINDS = """
 select k.kind, n.name from (select distinct kind from record where scope = $1 and surface = $2) k
 left join registry_kind n on n.scope = $1 and n.key = k.kind
 """
 AGENTS = "select key, name, fencing_epoch from agent where scope = $1 order by name"
-INTENTS = """
-select i.key, i.op_id, i.wall_ms, i.counter, i.payload, d.id as device_id
-from intent i join device d on d.no = i.device
+INTENTS = f"""
+select i.key, i.op_id, i.wall_ms, i.counter, {small("i.payload", "i.payload")}, d.id as device_id
+from intent i join device d on d.scope = $1 and d.no = i.device
 where i.scope = $1 and i.agent = $2 and i.view = $3
 order by i.key
 """
+INTENT_PAYLOAD = "select payload from intent where scope = $1 and agent = $2 and view = $3 and key = $4"
 LOGS = sorted(name for name, surface in BY_NAME.items() if surface.tier is Tier.GROW_ONLY)
 
 
@@ -60,10 +62,11 @@ class Agent(NamedTuple):
 async def log(pg: Driver, scope: int, surface: Surface) -> Members:
     """One log's entries, in key order."""
     if surface.event_stream:
-        async for rows in _pages(pg, EVENTS, scope, surface.number):
+        payload_of = event_payload(pg, scope, surface.number)
+        async for rows in pages(pg, EVENTS, scope, surface.number, payload_of=payload_of):
             yield b",".join([b'"op:op-%b":%b' % (row["op_id"].hex().encode(), _text(row)) for row in rows])
     else:
-        async for piece in _by_key(pg, KEYED, scope, surface.number, b""):
+        async for piece in _by_key(pg, KEYED, KEYED_PAYLOAD, scope, surface.number, b""):
             yield piece
 
 
@@ -80,7 +83,7 @@ async def registry_kinds(pg: Driver, scope: int) -> list[tuple[str, Surface, byt
 
 def entries(pg: Driver, scope: int, surface: Surface, kind: bytes) -> Members:
     """One registry's entries, in key order."""
-    return _by_key(pg, KEYED, scope, surface.number, kind)
+    return _by_key(pg, KEYED, KEYED_PAYLOAD, scope, surface.number, kind)
 
 
 async def agents(pg: Driver, scope: int) -> list[Agent]:
@@ -90,23 +93,25 @@ async def agents(pg: Driver, scope: int) -> list[Agent]:
 
 
 def committed(pg: Driver, scope: int, agent: bytes) -> Members:
-    return _by_key(pg, INTENTS, scope, agent, COMMITTED)
+    return _by_key(pg, INTENTS, INTENT_PAYLOAD, scope, agent, COMMITTED)
 
 
 def runs(pg: Driver, scope: int, agent: bytes) -> Members:
-    return _by_key(pg, INTENTS, scope, agent, RUNS)
+    return _by_key(pg, INTENTS, INTENT_PAYLOAD, scope, agent, RUNS)
 
 
-async def _pages(pg: Driver, query: str, *args: Any) -> AsyncIterator[list[Row]]:
-    cursor = await pg.cursor(query, *args)
-    while rows := await cursor.fetch(PAGE_ROWS):
-        yield rows
+async def _by_key(pg: Driver, query: str, payload: str, *args: Any) -> Members:
+    """Entries in the order of their keys. Slot keys have it, but where a long key has neighbours with its prefix.
 
+    `payload` asks for that of one more key.
+    """
 
-async def _by_key(pg: Driver, query: str, *args: Any) -> Members:
-    """Entries in the order of their keys. Slot keys have it, but where a long key has neighbours with its prefix."""
+    async def payload_of(row: Row) -> bytes:
+        found: bytes = await pg.fetchval(payload, *args, row["key"])
+        return found
+
     alike = _Alike()
-    async for rows in _pages(pg, query, *args):
+    async for rows in pages(pg, query, *args, payload_of=payload_of):
         members: list[bytes] = []
         for row in rows:
             if len(row["key"]) < PREFIX:

@@ -7,8 +7,8 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 #: Where a time of making or revoking is only noted.
-NOTED = {"tables.py", "tokens.py"}
-STATEMENTS = sorted(path for path in APP.rglob("*.py") if path.name not in NOTED)
+NOTED = {APP / "sql" / "tables", APP / "sql" / "tokens.py"}
+STATEMENTS = sorted(path for path in APP.rglob("*.py") if NOTED.isdisjoint((path, *path.parents)))
 #: What is a clock of arrival in a statement; the database clock of leases, contacts and bounds is another.
 ARRIVAL = re.compile(
     r"(?<![a-z_])now\(\)|current_timestamp|transaction_timestamp|(order by|where|and)[^\"]*created_at", re.IGNORECASE

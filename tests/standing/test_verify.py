@@ -39,10 +39,10 @@ DAMAGE = {
     "a missing op": ("delete from op where seq = 1", "seq gap"),
     "a wrong stream": ("update op set stream = ''::bytea where surface = 3", "does not say what the op says"),
     "a wrong head": ("update device set head_seq = head_seq - 1", "the head is at seq"),
-    "a changed record": ("update record set counter = counter + 1 where surface = 4", "logs knowledge"),
-    "a missing record": ("delete from record where surface = 6", "registries registry:config"),
+    "a changed record": ("update record set counter = counter + 1 where surface = 4", "log 'knowledge'"),
+    "a missing record": ("delete from record where surface = 6", "registry 'config'"),
     "a raised fence": ("update agent set fencing_epoch = 9", "the fence is not the folded one"),
-    "a lost commit": ("delete from intent where view = 1", "committed runs of agent"),
+    "a lost commit": ("delete from intent where view = 1", "view 'committed_runs'"),
     "a lost sighting": ("delete from run_seen", "run_seen of agent 'a' lacks"),
     "a miscounted conversation": (
         "update stream set records = records + 1",
@@ -64,8 +64,9 @@ async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     log = DeviceLog("mac")
     ops: list[Op] = [log.append(START_MS, "personal", surface, payload) for surface, payload in CONTENT]
     body = orjson.dumps([orjson.Fragment(op.text()) for op in ops])
-    await Pusher(engine, Settings()).push(Caller(b"", root=True), "user_ada", "mac", body, on_wire=True)
-    await Judging(engine, asyncio.Semaphore(1)).put(1, b"".join(checkpoint_from_ops(ops).pieces()))
+    caller = Caller(b"", root=True)
+    await Pusher(engine, Settings()).push(caller, "user_ada", "mac", body, on_wire=True)
+    await Judging(engine, asyncio.Semaphore(1)).put(caller, 1, b"".join(checkpoint_from_ops(ops).pieces()))
     yield engine
     await engine.dispose()
 
@@ -96,5 +97,5 @@ async def test_a_record_that_a_checkpoint_was_made_from_is_still_checked(
     await connection.close()
     await make_at_head(engine, 1)
     found = await faults(engine)
-    assert any("logs knowledge" in fault for fault in found), found
+    assert any("log 'knowledge'" in fault for fault in found), found
     assert any("its state is not the fold of the ops" in fault for fault in found), found

@@ -23,7 +23,7 @@ from tests.storms.fleet import Fleet
 PATIENCE_S = 30
 
 STORED = """
-select op.body, op.seq, device.id from op join device on device.no = op.device
+select op.body, op.seq, device.id from op join device on device.scope = op.scope and device.no = op.device
 where op.scope = (select id from scope where slug = $1)
 """
 HEADS = "select id, head_seq, head_op_id from device where scope = $1 and head_seq is not null"

@@ -170,15 +170,16 @@ async def test_a_server_that_dies_between_two_chunks_has_made_progress(
         async with held_scope(url, scope), connection(fleet.running[0].base) as wire:
             await wire.send(request(device.path(scope), body_of(device.unacknowledged)))
             await until_waiting(url, 1)
-            # Whoever asks for the lock now gets it between the first chunk and the second.
+            # Whoever asks for the lock now gets it between two chunks: as a rule the first and the second.
             await second.execute("begin")
             asked = asyncio.create_task(second.execute("select from scope where slug = $1 for no key update", scope))
             await until_waiting(url, 2)
         await asked
         fleet.kill()
-        assert len(await stored_ops(url, scope)) == 1_003
+        held = len(await stored_ops(url, scope))
+        assert held in (1_003, 2_003)
         await second.execute("rollback")
-    assert await push_again(fleet, scope, device, SYNC) == (1_500, 1_000)
+    assert await push_again(fleet, scope, device, SYNC) == (2_503 - held, held - 3)
     await check(fleet, scope, device.ops)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.storms.devices import Device, body_of, devices
 from tests.storms.fleet import Fleet
 from tests.storms.readers import Pager, Puller
-from tests.storms.stored import check, held_device, held_scope, until_waiting
+from tests.storms.stored import check, connected, held_device, held_scope, until_waiting
 
 #: Calls on a scope that need not wait for its writer: method, rest of the path, what is sent.
 READS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -86,3 +86,32 @@ async def test_held_scopes_keep_a_process_from_nothing_else_while_it_has_a_conne
     await asyncio.gather(*stuck)
     assert fleet.retries == 0
     await check(fleet, f"{scope}_one", [op for device in crew[:4] for op in device.ops])
+
+
+async def test_a_push_does_not_wait_for_a_checkpoint_or_a_collection_that_is_at_work(
+    fleet: Fleet, dice: Random, scope: str
+) -> None:
+    """The text of a checkpoint is being written and cannot go on; the scope's pushes and reads do."""
+    crew = devices(2, dice)
+    for device in crew:
+        await push_something(fleet, scope, device)
+    for device in crew:
+        acked = {"wall_ms": 2**62, "counter": 0, "device_id": device.name}
+        await fleet.call("POST", f"/sync/{scope}/devices/{device.name}/ack", json=acked)
+    url = fleet.database_url
+    async with connected(url) as outside:
+        await outside.execute("begin; lock table checkpoint_chunk in share mode")
+        making = asyncio.create_task(fleet.call("POST", f"/v1/scopes/{scope}/checkpoints", timeout=60))
+        collecting = asyncio.create_task(fleet.call("POST", f"/v1/scopes/{scope}/gc", timeout=60))
+        await until_waiting(url, 2)
+        async with asyncio.timeout(8):
+            for device in crew:
+                await push_something(fleet, scope, device)
+            assert (await fleet.call("GET", f"/v1/scopes/{scope}/state")).status_code == 200
+        assert not making.done()
+        assert not collecting.done()
+        await outside.execute("rollback")
+    assert (await making).status_code == 200
+    assert sum((await collecting).json()["dropped"].values()) >= 8
+    (entry, *_) = (await fleet.call("GET", f"/v1/scopes/{scope}/checkpoints")).json()["checkpoints"]
+    assert entry["latest"]

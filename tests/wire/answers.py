@@ -6,6 +6,7 @@ import httpx
 import orjson
 
 from app.problems import CODES
+from tests.wire.documented import refusals, route_of
 
 
 def read(response: httpx.Response) -> Any:
@@ -15,10 +16,12 @@ def read(response: httpx.Response) -> Any:
 
 
 def refused(response: httpx.Response, code: str, status: int | None = None) -> dict[str, Any]:
-    """The body of a problem with this code, which must come as server.md §12 says."""
+    """The body of a problem with this code, which must come as server.md §12 and the route's document say."""
     body: dict[str, Any] = orjson.loads(response.content)
     assert body.get("code") == code, response.text
     assert response.status_code == body["status"] == (status or CODES[code])
     assert response.headers["content-type"] == "application/problem+json"
     assert body["detail"]
+    route = route_of(response.request)
+    assert route is None or (code, response.status_code) in refusals(route), (code, route)
     return body

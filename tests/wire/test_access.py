@@ -74,17 +74,27 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", SCOPE + "/agents"): Call(READ, params={"agent": "ada"}),
     ("POST", SCOPE + "/fence"): Call(READ, {**RUN, **HELD}),
     ("GET", SCOPE + "/leases"): Call(READ, params={"agent": "ada"}),
+    ("GET", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
+    ("DELETE", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
     ("POST", SCOPE + "/leases/acquire"): Call(
         LEASE, {"agent_id": "ada", "device_id": "mac", "ttl_ms": 0}, names_device=True
     ),
     ("POST", SCOPE + "/leases/renew"): Call(LEASE, {"agent_id": "ada", **HELD, "ttl_ms": 0}, names_device=True),
     ("POST", SCOPE + "/leases/release"): Call(LEASE, {"agent_id": "ada", **HELD}, names_device=True),
+    ("GET", SCOPE + "/digests"): Call(READ, params={"device": "mac"}),
+    ("GET", SCOPE + "/diff"): Call(READ, params={"from": "{}", "to": "{}"}),
+    ("POST", SCOPE + "/gc"): Call(ADMIN),
+    ("GET", SCOPE + "/retention"): Call(ADMIN),
+    ("PUT", SCOPE + "/retention"): Call(ADMIN, b"null"),
+    ("POST", SCOPE + "/checkpoints"): Call(ADMIN),
     ("GET", SCOPE + "/checkpoints"): Call(READ),
     ("GET", SCOPE + "/checkpoints/{checkpoint_hash}"): Call(READ),
 }
 #: Known to every token, of whatever scope.
 EVERYBODY = {("GET", "/v1/limits")}
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
+#: The API to read, for anybody's browser.
+PAGES = {("GET", "/docs"), ("GET", "/docs/{asset}")}
 IDS = {"device": "mac", "agent": "ada", "surface": "knowledge", "kind": "config", "checkpoint_hash": "ckpt-0"}
 
 
@@ -117,8 +127,8 @@ def served() -> Iterator[tuple[str, str]]:
 
 async def test_every_route_is_asked_for_here(admin: httpx.AsyncClient) -> None:
     listed = set(in_openapi(read(await admin.get("/openapi.json"))))
-    assert set(served()) == CALLS.keys() | EVERYBODY | OPEN
-    assert listed == set(served()) - {("GET", SCOPE)}
+    assert set(served()) == CALLS.keys() | EVERYBODY | OPEN | PAGES
+    assert listed == set(served()) - {("GET", SCOPE)} - PAGES
 
 
 async def test_no_route_of_a_scope_answers_without_a_token_or_with_a_wrong_one(

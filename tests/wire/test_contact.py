@@ -92,6 +92,13 @@ async def test_a_refused_op_is_a_contact_too(device: NewDevice, scope: str) -> N
     assert await roster_of(mac.client, scope) == ["mac"]
 
 
+async def test_an_ack_that_gives_a_field_twice_is_refused(device: NewDevice) -> None:
+    mac = device("mac")
+    stamp = b'{"counter":0,"device_id":"mac","wall_ms":2,"wall_ms":1}'
+    problem = refused(await mac.client.post(f"{mac.path}/ack", content=stamp), "invalid_request")
+    assert (problem["path"], problem["detail"]) == ("wall_ms", "wall_ms: duplicate field")
+
+
 async def test_calls_that_name_no_device_touch_nobody(
     device: NewDevice, scope: str, database: asyncpg.Connection
 ) -> None:

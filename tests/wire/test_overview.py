@@ -1,5 +1,7 @@
 """A scope at a glance, and its roster with what was refused (server.md §4)."""
 
+from typing import Any
+
 import httpx
 
 from foldpoint.op import make_op
@@ -61,16 +63,17 @@ async def test_the_admins_roster_has_every_chain_with_its_head_floor_and_contact
     await idle.client.post(idle.path)
     read(await admin.post(f"/v1/scopes/{scope}/devices/quiet/ops", content=quiet.facts(1)[0].text().join([b"[", b"]"])))
     roster = read(await admin.get(f"/v1/scopes/{scope}/roster"))
-    assert roster.keys() == {"devices", "stable_frontier", "checkpoint_problem"}
+    assert roster.keys() == {"devices", "stable_frontier", "gc_held_by", "checkpoint_problem"}
     assert (roster["stable_frontier"], roster["checkpoint_problem"]) == (None, None)
     entries = {entry["device_id"]: entry for entry in read(await admin.get(f"/sync/{scope}/roster"))}
     heads = [{"seq": op.seq, "hlc": op.hlc.to_json(), "head": op.op_id} for op in (mac.ops[-1], quiet.ops[-1])]
-    nothing = {"head": None, "dropped_below": 0, "problem": None}
+    nothing = {"head": None, "dropped_below": 0, "acked_at_ms": None, "problem": None}
+    acked = next(device["acked_at_ms"] for device in roster["devices"] if device["slug"] == "my_mac")
     assert roster["devices"] == [
         {**nothing, "device_id": "idle", "slug": "idle", "roster": entries["idle"]},
         {
             **nothing, "device_id": "my mac", "slug": "my_mac", "head": heads[0], "dropped_below": 2,
-            "roster": entries["my mac"],
+            "roster": entries["my mac"], "acked_at_ms": acked,
         },
         {**nothing, "device_id": "quiet", "slug": "quiet", "head": heads[1], "roster": None},
     ]  # fmt: skip
@@ -105,6 +108,60 @@ async def test_R08_R24_a_refused_op_is_shown_with_its_reason_on_both_paths(
     assert (shown["mac"]["problem"]["code"], shown["mac"]["problem"]["op_wall_ms"]) == ("clock_skew", 2**62)
     assert (shown["phone"]["problem"]["code"], shown["phone"]["problem"]["index"]) == ("unreadable_op", 0)
     assert phone.ops == []
+
+
+async def problem(admin: httpx.AsyncClient, scope: str) -> Any:
+    (entry,) = read(await admin.get(f"/v1/scopes/{scope}/roster"))["devices"]
+    return entry["problem"]
+
+
+async def test_R24_a_problem_says_since_when_until_a_push_succeeds(
+    device: NewDevice, admin: httpx.AsyncClient, scope: str
+) -> None:
+    """The times in a refusal for its clock differ with each try, and the place of an op in its request."""
+    mac = device("mac")
+    first = mac.facts(1)[0]
+    far = make_op("mac", 0, None, first.hlc._replace(wall_ms=2**62), "personal", "knowledge", 1)
+    refused(await mac.offer([far]), "clock_skew")
+    since = (await problem(admin, scope))["at"]
+    refused(await mac.offer([far]), "clock_skew")
+    assert (await problem(admin, scope))["at"] == since
+    await mac.push()
+    assert await problem(admin, scope) is None
+    refused(await mac.offer([far]), "chain_fork")
+    assert (await problem(admin, scope))["at"] > since
+
+
+async def test_R24_what_is_refused_for_another_reason_is_another_problem(
+    device: NewDevice, admin: httpx.AsyncClient, scope: str
+) -> None:
+    mac = device("mac")
+    body = b"[" + mac.facts(2)[0].text() + b",7]"
+    refused(await mac.client.post(f"{mac.path}/ops", content=body), "unreadable_op")
+    stuck = await problem(admin, scope)
+    assert (stuck["code"], stuck["index"]) == ("unreadable_op", 1)
+    refused(await mac.client.post(f"{mac.path}/ops", content=b"[7]"), "unreadable_op")
+    again = await problem(admin, scope)
+    assert (again["at"], again["index"]) == (stuck["at"], 0)
+    refused(await mac.offer(mac.facts(3)[-1:]), "gap")
+    assert (await problem(admin, scope))["at"] > stuck["at"]
+
+
+async def test_R14_a_fork_says_since_when_and_a_second_one_is_another(
+    device: NewDevice, admin: httpx.AsyncClient, scope: str
+) -> None:
+    mac = device("mac")
+    mac.facts(1)
+    await mac.push()
+    since = []
+    for seq in (0, 1):
+        fork = make_op("mac", seq, mac.ops[seq].prev, mac.ops[seq].hlc, "personal", "knowledge", {"id": "other"})
+        for _ in range(2):
+            refused(await mac.offer([fork]), "chain_fork")
+            since.append((await problem(admin, scope))["at"])
+        mac.facts(1)
+        await mac.push()
+    assert since[0] == since[1] < since[2] == since[3] == (await problem(admin, scope))["at"]
 
 
 async def test_only_an_admin_sees_the_roster_with_its_problems(client_of: ClientOf, scope: str) -> None:

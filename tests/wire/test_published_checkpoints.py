@@ -182,6 +182,16 @@ async def test_what_is_no_checkpoint_is_an_invalid_request(admin: httpx.AsyncCli
     assert "path" in refused(await put(admin, scope, body), "invalid_request")
 
 
+async def test_a_field_given_twice_is_no_checkpoint_though_the_last_would_do(mac: Device, scope: str) -> None:
+    text = checkpoint_text(mac.ops)
+    for field in (b'"scopes":', b'"head":'):
+        repeated = text.replace(field, field + b'"",' + field, 1)
+        assert refused(await put(mac.client, scope, repeated), "invalid_request")["path"].endswith(field.decode()[1:-2])
+    in_payload = text.replace(b'"x":1.0', b'"x":2,"x":1.0')
+    assert in_payload != text
+    assert read(await put(mac.client, scope, in_payload)) is True
+
+
 async def test_a_checkpoint_of_nothing_is_legal(admin: httpx.AsyncClient, scope: str) -> None:
     assert read(await put(admin, scope, checkpoint_text([]))) is True
     assert (await admin.get(f"/sync/{scope}/checkpoints/latest")).content == checkpoint_text([])

@@ -36,6 +36,8 @@ async def test_the_list_has_the_newest_first_without_their_texts(mac: Device, sc
         "exact": True,
         "size": len(checkpoint_text(mac.ops)),
         "created_at": newest["created_at"],
+        "frontier": {"mac": 2},
+        "cursor": newest["cursor"],
         "latest": True,
         "base": False,
     }
@@ -76,8 +78,17 @@ async def test_a_text_is_canonical_whole_and_names_itself(mac: Device, scope: st
     assert response.headers["etag"] == f'"{checkpoint_from_ops(mac.ops[:2]).checkpoint_hash}"'
     again = await mac.client.get(url_of(scope, mac, 2), headers={"If-None-Match": response.headers["etag"]})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", response.headers["etag"])
-    other = await mac.client.get(url_of(scope, mac, 2), headers={"If-None-Match": '"ckpt-0"'})
-    assert other.content == text
+
+
+async def test_a_text_that_is_held_is_not_sent_again(mac: Device, scope: str) -> None:
+    etag = (await mac.client.get(url_of(scope, mac, 2))).headers["etag"]
+    for held in (etag, f"W/{etag}", f'"x", {etag}', f'"a,b" ,W/"y",W/{etag},"z"', "*"):
+        headers = {"If-None-Match": held, "Range": "bytes=0-1"}
+        response = await mac.client.get(url_of(scope, mac, 2), headers=headers)
+        assert (response.status_code, response.content, response.headers["etag"]) == (304, b"", etag), held
+    for other in ('"ckpt-0"', '"*"', etag.strip('"'), "", f'"x{etag[1:]}'):
+        response = await mac.client.get(url_of(scope, mac, 2), headers={"If-None-Match": other})
+        assert (response.status_code, response.content) == (200, checkpoint_text(mac.ops[:2])), other
 
 
 async def test_ranges_give_the_bytes_they_name(mac: Device, scope: str) -> None:
@@ -85,7 +96,9 @@ async def test_ranges_give_the_bytes_they_name(mac: Device, scope: str) -> None:
     size = len(text)
     for header, start, stop in (
         ("bytes=0-", 0, size), ("bytes=0-0", 0, 1), ("bytes=10-19", 10, 20), (f"bytes={size - 1}-", size - 1, size),
-        (f"bytes=5-{size}", 5, size), ("bytes=5-99999999999", 5, size),
+        (f"bytes=5-{size}", 5, size), ("bytes=5-99999999999", 5, size), ("bytes=5-" + "9" * 5_000, 5, size),
+        ("bytes=-1", size - 1, size), ("bytes=-10", size - 10, size), (f"bytes=-{size}", 0, size),
+        (f"bytes=-{size + 1}", 0, size), ("Bytes = 1-2", 1, 3), ("bytes=" + "0" * 30 + "7-7", 7, 8),
     ):  # fmt: skip
         response = await mac.client.get(url_of(scope, mac, 3), headers={"Range": header})
         assert (response.status_code, response.content) == (206, text[start:stop]), header
@@ -94,11 +107,31 @@ async def test_ranges_give_the_bytes_they_name(mac: Device, scope: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["bytes=99999999-", "bytes=5-4", "bytes=-5", "bytes=1-2,4-5", "lines=1-2", "x", "bytes="]
+    "header", ["bytes=99999999-", "bytes=5-4", "bytes=-0", "bytes=", "bytes=-", "bytes=1", "bytes=x-y", "bytes=1-2-3"]
 )
-async def test_any_other_range_is_416(mac: Device, scope: str, header: str) -> None:
+async def test_a_range_in_which_no_byte_is_is_416_with_the_length(mac: Device, scope: str, header: str) -> None:
     response = await mac.client.get(url_of(scope, mac, 3), headers={"Range": header})
-    refused(response, "invalid_request", status=416)
+    problem = refused(response, "invalid_request", status=416)
+    size = len(checkpoint_text(mac.ops))
+    assert (problem["size"], response.headers["content-range"]) == (size, f"bytes */{size}")
+
+
+@pytest.mark.parametrize("header", ["bytes=1-2,4-5", "bytes=1-2, x", "lines=1-2", "x", "=1-2", ""])
+async def test_several_ranges_and_other_units_give_the_whole_text(mac: Device, scope: str, header: str) -> None:
+    response = await mac.client.get(url_of(scope, mac, 3), headers={"Range": header})
+    assert (response.status_code, response.content) == (200, checkpoint_text(mac.ops))
+    assert "content-range" not in response.headers
+
+
+async def test_a_range_counts_only_if_it_is_of_the_text_that_the_client_has(mac: Device, scope: str) -> None:
+    url, text = url_of(scope, mac, 3), checkpoint_text(mac.ops)
+    etag = (await mac.client.get(url)).headers["etag"]
+    same = await mac.client.get(url, headers={"Range": "bytes=5-", "If-Range": etag})
+    assert (same.status_code, same.content) == (206, text[5:])
+    for other in ('"ckpt-0"', f"W/{etag}", "Thu, 01 Jan 2026 00:00:00 GMT"):
+        for header in ("bytes=5-", "bytes=99999999-"):
+            response = await mac.client.get(url, headers={"Range": header, "If-Range": other})
+            assert (response.status_code, response.content) == (200, text), other
 
 
 async def test_a_text_of_many_chunks_is_the_same_in_pieces(device: NewDevice, scope: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.cursors import encode
+from app.services.cursors import decode, encode
 from foldpoint.fold import fold
 from foldpoint.transcript import transcript
 from tests.fixtures.devices import START_MS, Device, NewDevice, collect
@@ -71,7 +71,7 @@ async def test_before_and_after_without_a_limit_give_all_that_lies_there(mac: De
 
 
 async def test_between_two_places_the_first_turns_after_the_one_come_first(mac: Device, scope: str) -> None:
-    ends = [encode([op.hlc.to_json(), op.op_id]) for op in (mac.ops[3 * 1], mac.ops[3 * 7])]
+    ends = [await place(mac, [op.hlc.to_json(), op.op_id]) for op in (mac.ops[3 * 1], mac.ops[3 * 7])]
     answer = await window(mac.client, scope, after=ends[0], before=ends[1], limit=3)
     assert contents(answer) == ["2", "3", "4"]
     answer = await window(mac.client, scope, after=answer["after"], before=ends[1], limit=3)
@@ -138,13 +138,19 @@ async def test_a_conversation_id_may_be_any_string(device: NewDevice, scope: str
     assert answer["turns"][0]["conversation_id"] == name
 
 
+async def place(mac: Device, at: Any) -> str:
+    """A cursor of the scope at a place that nobody was given."""
+    given = (await window(mac.client, mac.scope, limit=1))["before"]
+    return encode([*decode(given)[:2], at])
+
+
 STAMP = {"wall_ms": 1, "counter": 0, "device_id": "mac"}
-GARBAGE = [
-    "", "x", "é", encode({}), encode([]), encode([STAMP, "op-1"]), encode([STAMP, "op-" + "G" * 32]),
-    encode([{**STAMP, "wall_ms": 2**63}, "op-" + "0" * 32]), encode([{**STAMP, "wall_ms": -1}, "op-" + "0" * 32]),
-    encode([{**STAMP, "counter": 2**32}, "op-" + "0" * 32]), encode([{"wall_ms": 1}, "op-" + "0" * 32]),
-    encode([None, ""]),
+NO_PLACES: list[Any] = [
+    {}, [], [STAMP, "op-1"], [STAMP, "op-" + "G" * 32], [None, ""], [{**STAMP, "wall_ms": 2**63}, "op-" + "0" * 32],
+    [{**STAMP, "wall_ms": -1}, "op-" + "0" * 32], [{**STAMP, "counter": 2**32}, "op-" + "0" * 32],
+    [{"wall_ms": 1}, "op-" + "0" * 32],
 ]  # fmt: skip
+GARBAGE = ["", "x", "é", encode({}), encode([]), *(encode(["e", 1, at]) for at in NO_PLACES)]
 
 
 @pytest.mark.parametrize("cursor", GARBAGE)
@@ -169,4 +175,4 @@ async def test_a_conversation_must_be_named(mac: Device, scope: str) -> None:
 
 async def test_a_made_up_place_is_as_good_as_any(mac: Device, scope: str) -> None:
     at = [{**STAMP, "wall_ms": START_MS + 15}, "op-" + "0" * 32]
-    assert contents(await window(mac.client, scope, after=encode(at), limit=2)) == ["5", "6"]
+    assert contents(await window(mac.client, scope, after=await place(mac, at), limit=2)) == ["5", "6"]

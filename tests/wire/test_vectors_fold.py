@@ -13,7 +13,7 @@ import pytest
 
 from foldpoint.op import Op
 from foldpoint.slug import slug
-from tests.fixtures.devices import body_of
+from tests.fixtures.devices import body_of, checkpoint_text
 from tests.fixtures.vectors import ops, section, text
 from tests.wire.answers import read
 
@@ -167,3 +167,15 @@ async def test_fold_at_a_frontier(admin: httpx.AsyncClient, scope: str) -> None:
         state = await asked.get("/state", at=orjson.dumps(at["frontier"]).decode())
         assert text(state["state"]) == text(at["state"]), at["name"]
         assert (state["state_hash"], state["frontier"]) == (at["state_hash"], at["frontier"])
+
+
+async def check_checkpoint(asked: Asked, case: Any) -> None:
+    """Both hashes and the canonical text: what the crate makes of the same ops."""
+    made = read(await asked.client.post(f"{asked.base}/checkpoints"))
+    assert made["state_hash"] == case["state_hash"]
+    stored = await asked.client.get(f"{asked.base}/checkpoints/{made['checkpoint_hash']}")
+    assert stored.content == checkpoint_text({op.op_id: op for op in ops(case["ops"])}.values())
+
+
+async def test_the_servers_own_checkpoints_are_the_crates(admin: httpx.AsyncClient, scope: str) -> None:
+    await each_case("fold_random.json/cases", admin, scope, check_checkpoint)

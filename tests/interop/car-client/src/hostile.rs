@@ -132,12 +132,12 @@ fn falsified(truth: &SyncState) -> R<Vec<(&'static str, SyncState)>> {
     ])
 }
 
-fn bootstrap(w: &World, dir: &Path, name: &str) -> R<SyncSession> {
+pub fn bootstrap(w: &World, dir: &Path, name: &str) -> R<SyncSession> {
     let (journal, checkpoints) = (dir.join(format!("{name}.jsonl")), dir.join(format!("{name}-ckpt")));
     SyncSession::bootstrap(w.dev(name), &journal, &checkpoints, &mut w.relay(), system_clock()).map_err(s)
 }
 
-fn settle(devices: &mut [&mut SyncSession], relay: &mut NetworkRelay) -> R<()> {
+pub fn settle(devices: &mut [&mut SyncSession], relay: &mut NetworkRelay) -> R<()> {
     for _ in 0..2 {
         for device in devices.iter_mut() {
             device.pump(relay).map_err(s)?;
@@ -146,7 +146,7 @@ fn settle(devices: &mut [&mut SyncSession], relay: &mut NetworkRelay) -> R<()> {
     Ok(())
 }
 
-fn agree(devices: &[&SyncSession]) -> R<String> {
+pub fn agree(devices: &[&SyncSession]) -> R<String> {
     let hashes: BTreeSet<String> = devices.iter().map(|device| device.state_hash()).collect();
     if hashes.len() > 1 {
         return Err(format!("devices diverged: {hashes:?}"));

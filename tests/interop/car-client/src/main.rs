@@ -6,6 +6,8 @@
 //! `fold` also asks the server's own read API and compares every answer with what the crate computes
 //! from the same ops (SEED picks the ops; SYNC_API is the API's base, e.g. http://127.0.0.1:8000/v1).
 mod hostile;
+mod past;
+mod unpublished;
 mod transport {
     include!(concat!(env!("OUT_DIR"), "/sync_transport.rs"));
 }
@@ -350,6 +352,18 @@ impl Api {
         }
         Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
     }
+    fn post(&self, path: &str) -> R<Value> {
+        let resp = self.client.post(format!("{}/{}", self.base, path)).bearer_auth(&self.token).send().map_err(s)?;
+        let (status, text) = (resp.status(), resp.text().map_err(s)?);
+        if !status.is_success() {
+            return Err(format!("POST {path}: http {status}: {text}"));
+        }
+        serde_json::from_str(&text).map_err(|e| format!("POST {path}: {e}: {text}"))
+    }
+    fn text(&self, path: &str) -> R<String> {
+        let resp = self.client.get(format!("{}/{}", self.base, path)).bearer_auth(&self.token).send().map_err(s)?;
+        resp.error_for_status().map_err(s)?.text().map_err(s)
+    }
     fn get(&self, path: &str, query: &[(&str, &str)]) -> R<Value> {
         let url = format!("{}/{}", self.base, path);
         let resp = self.client.get(&url).query(query).bearer_auth(&self.token).send().map_err(s)?;
@@ -450,7 +464,8 @@ fn fold(w: &World) -> R<Value> {
     }
     let got = api.get(&format!("{root}/state"), &[("at", &serde_json::to_string(&past).map_err(s)?)])?;
     same("state at a past frontier", &got["state"], &serde_json::to_value(fold_at(&all, &past)).map_err(s)?)?;
-    Ok(json!({"seed": seed, "ops": all.len(), "conversations": conversations, "lookups": lookups, "state_hash": state_hash(&state)}))
+    let past = past::past(w, &api, &mut r, &all)?;
+    Ok(json!({"seed": seed, "ops": all.len(), "conversations": conversations, "lookups": lookups, "state_hash": state_hash(&state), "past": past}))
 }
 
 /// One holder at a time under contention; epochs never repeat; stale holders learn that they lost.
@@ -664,7 +679,7 @@ fn main() {
     let loopback = std::env::var("SYNC_LOOPBACK").is_ok().then(|| LoopbackTransport::new().unwrap());
     let get = |k: &str, d: &str| std::env::var(k).unwrap_or_else(|_| d.to_string());
     if names.is_empty() {
-        eprintln!("which scenarios? converge refuse compact hostile lease sealed orgkeys auth fold unlock speed");
+        eprintln!("which scenarios? converge refuse compact hostile unpublished lease sealed orgkeys auth fold unlock speed");
         std::process::exit(2);
     }
     let mut failed = false;
@@ -678,6 +693,7 @@ fn main() {
             "refuse" => refuse(&w),
             "compact" => compact(&w),
             "hostile" => hostile::hostile(&w),
+            "unpublished" => unpublished::unpublished(&w),
             "lease" => lease(&w),
             "sealed" => sealed(&w),
             "orgkeys" => orgkeys(&w),

@@ -1,0 +1,49 @@
+"""The executor's questions about a past frontier (server.md §6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.problems import Problem
+from app.services.access import Reach
+from app.services.answering import Run, open_intents
+from app.services.past import Past, locate, stored_intents
+from app.sql import ops
+from app.sql.transactions import Driver
+from foldpoint.fold import fold_onto
+from foldpoint.op import Op, read_op
+from foldpoint.run_seen import newest, sightings, status_of
+from foldpoint.state import SyncState
+from foldpoint.surfaces import intent
+
+
+async def committed_at(pg: Driver, reach: Reach, run: Run, frontier: Mapping[str, int]) -> dict[str, Any]:
+    """A run's answer as it was at a frontier. Raises frontier_collected, and sealed_scope.
+
+    That it committed is told from a checkpoint and the ops after it; any other status needs every op.
+    """
+    scope, (agent, run_id) = reach.existing, run
+    past = await _all_ops(pg, scope, frontier) or await locate(pg, scope, frontier)
+    start = SyncState() if past.start is None else await stored_intents(pg, scope, past.start)
+    texts = await ops.naming(pg, scope, past.spans, intent.SURFACE, "id", run_id)
+    own = [op for op in map(read_op, texts) if _is_of(op, run)]
+    record = fold_onto(start, own).committed_run(agent, run_id)
+    if record is None:
+        open_intents(reach)
+        if past.start is not None:
+            raise Problem("frontier_collected", "only that a run committed is still known of this frontier")
+    seen = sightings(own)
+    last = newest(seen)
+    return {"status": status_of(record, seen), "record": record and record.to_json(), "intent": last and last.to_json()}
+
+
+async def _all_ops(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Past | None:
+    """The way that begins at nothing; None if some op of it was dropped."""
+    try:
+        return await locate(pg, scope, frontier, starts=())
+    except Problem:
+        return None
+
+
+def _is_of(op: Op, run: Run) -> bool:
+    agent, run_id = run
+    return intent.agent_id(op.payload) == agent and op.fold_key == "id:" + run_id
