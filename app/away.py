@@ -33,7 +33,24 @@ AWAY: tuple[type[Exception], ...] = (
 DATABASE_ERRORS: tuple[type[Exception], ...] = (DBAPIError, *AWAY)
 
 
+#: No connection is to be had: the next try would only wait again.
+UNREACHABLE: tuple[type[Exception], ...] = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    PoolTimeout,
+    ConnectionError,
+    TimeoutError,
+)
+
+
 def unavailable(error: Exception) -> Problem | None:
     """The problem a client is told, or None if the error is a fault of ours."""
-    cause = error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error
-    return Problem("unavailable", "the database does not answer now") if isinstance(cause, AWAY) else None
+    return Problem("unavailable", "the database does not answer now") if isinstance(_cause(error), AWAY) else None
+
+
+def unreachable(error: BaseException) -> bool:
+    return isinstance(_cause(error), UNREACHABLE)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error

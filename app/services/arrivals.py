@@ -19,6 +19,8 @@ from foldpoint.surfaces import conversation, surface_of
 
 #: Ops that are read at once, and inserted while the next are read.
 PART = 250
+#: So many ops at most, and not many bytes, are few.
+FEW = 16
 #: Above so many bytes reading leaves the event loop for a thread.
 OFF_LOOP_BYTES = 64 * 1024
 #: Ops are read while a scope's lock is held: splitting other requests may not keep them waiting.
@@ -48,11 +50,11 @@ class Arrival(NamedTuple):
     body: bytes
     payload_at: int
 
-    def row(self, device: int) -> NewOp:
-        """The row, for this device number, of an op whose id was verified."""
+    def row(self, scope: int, device: int) -> NewOp:
+        """The row, for these numbers of scope and device, of an op whose id was verified."""
         number = surface_of(self.op.surface).number
         stream = stream_of(self.op)
-        return NewOp(device, self.op, self.body, self.payload_at, number, stream, raw_op_id(self.op.op_id))
+        return NewOp(scope, device, self.op, self.body, self.payload_at, number, stream, raw_op_id(self.op.op_id))
 
 
 #: The stream of event-stream records that no conversation shows: routing samples, and tombstones.
@@ -141,6 +143,8 @@ class Reading:
     def __init__(self, sent: Sequence[Sent], limits: Mapping[str, int]) -> None:
         self._sent, self._limits = sent, limits
         self._begun: list[Arrival] | None = None
+        #: Whether these ops are soon dealt with.
+        self.few = len(sent) <= FEW and sum(len(one.text) for one in sent) <= OFF_LOOP_BYTES
         self.refusal: Refusal | None = None
 
     def __len__(self) -> int:

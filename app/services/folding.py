@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from app.sql import intents, records, seen, streams
 from app.sql.intents import COMMITTED, RUNS, IntentRow
-from app.sql.records import Slot
+from app.sql.records import Slot, Winner
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.fold import fold_onto
 from foldpoint.hlc import Hlc
 from foldpoint.op import Op
@@ -18,18 +19,18 @@ from foldpoint.surfaces import Tier, conversation, intent, kind_of, surface_of
 Numbers = dict[str, int]
 
 
-async def fold_into_records(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+async def fold_into_records(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
     """Bring records, intents, run_seen and the list of conversations up to date, under the scope's lock.
 
     Ops of event streams are their own records and need nothing but their stream.
     """
     keyed = [op for op in ops if surface_of(op.surface).keyed]
     leased = [op for op in ops if surface_of(op.surface).tier is Tier.LEASED]
-    await streams.grow(pg, scope, conversation.SURFACE.number, streams.growth_of(_turns(ops)))
+    streams.grow(writes, scope, conversation.SURFACE.number, streams.growth_of(_turns(ops)))
     if keyed:
-        await _fold_keyed(pg, scope, keyed, numbers)
+        await _fold_keyed(pg, writes, scope, keyed, numbers)
     if leased:
-        await _fold_leased(pg, scope, leased, numbers)
+        await _fold_leased(pg, writes, scope, leased, numbers)
 
 
 def _turns(ops: Iterable[Op]) -> Iterable[tuple[str, Hlc]]:
@@ -38,7 +39,7 @@ def _turns(ops: Iterable[Op]) -> Iterable[tuple[str, Hlc]]:
             yield conversation.conversation_id(op.payload), op.hlc
 
 
-async def _fold_keyed(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+async def _fold_keyed(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
     slots = {Slot(op.surface, op.fold_key) for op in ops}
     held = await records.touched(pg, scope, slots)
     base = SyncState()
@@ -46,17 +47,20 @@ async def _fold_keyed(pg: Driver, scope: int, ops: Sequence[Op], numbers: Number
         _group(base, slot).setdefault(slot.tag, {})[slot.key] = record
     folded = fold_onto(base, ops)
     winners = ((slot, _group(folded, slot)[slot.tag][slot.key]) for slot in slots)
-    changed = [(slot, record, numbers[record.hlc.device_id]) for slot, record in winners if held.get(slot) != record]
-    await records.add(pg, scope, (winner for winner in changed if winner[0] not in held))
-    await records.replace(pg, scope, (winner for winner in changed if winner[0] in held))
-    await records.name_kinds(pg, scope, (kind_of(slot.tag) for slot in slots))
+    changed = (
+        Winner(slot, record, numbers[record.hlc.device_id], slot not in held)
+        for slot, record in winners
+        if held.get(slot) != record
+    )
+    await records.put(pg, writes, scope, changed)
+    records.name_kinds(writes, scope, (kind_of(slot.tag) for slot in slots))
 
 
 def _group(state: SyncState, slot: Slot) -> dict[str, Entries]:
     return state.logs if surface_of(slot.tag).tier is Tier.GROW_ONLY else state.registries
 
 
-async def _fold_leased(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
+async def _fold_leased(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
     epochs: dict[str, int] = defaultdict(int)
     for op in ops:
         agent = intent.agent_id(op.payload)
@@ -66,13 +70,9 @@ async def _fold_leased(pg: Driver, scope: int, ops: Sequence[Op], numbers: Numbe
     folded = fold_onto(SyncState(intents=held), ops).intents
     fences = {agent: after.fencing_epoch for agent, after in folded.items()}
     known = {agent: before.fencing_epoch for agent, before in held.items()}
-    await intents.raise_fences(pg, scope, dict(fences.items() - known.items()))
-    await intents.put(pg, scope, _changes(held, folded, numbers))
-    by_device: dict[str, list[Op]] = defaultdict(list)
-    for op in ops:
-        by_device[op.device_id].append(op)
-    for device_id, own in by_device.items():
-        await seen.put(pg, scope, sightings(own), numbers[device_id])
+    intents.raise_fences(writes, scope, dict(fences.items() - known.items()))
+    intents.put(writes, scope, _changes(held, folded, numbers))
+    seen.put(writes, scope, sightings(ops), numbers)
 
 
 def _changes(held: dict[str, AgentIntents], folded: dict[str, AgentIntents], numbers: Numbers) -> Iterable[IntentRow]:

@@ -1,82 +1,150 @@
-"""Work that waits for one scope is taken together."""
+"""Pushes that wait are taken together: those of one scope, and those of several scopes with little work each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Sized
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
 
-from app.problems import Problem
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-#: So much is taken together, and at least one piece.
-TOGETHER = 1_000
+from app.away import unreachable
+from app.services.admitting import Share, admit, admit_free
+from app.services.turns import Admitted, Batch
+from app.settings import Settings
 
-Work = TypeVar("Work", bound=Sized)
-Done = TypeVar("Done")
-
-
-@dataclass(slots=True)
-class _Lane(Generic[Work, Done]):
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: list[tuple[Work, asyncio.Future[Done]]] = field(default_factory=list)
+#: Ops that one transaction takes of pushes that wait for one scope, and of several scopes; at least one push.
+IN_ONE_SCOPE, IN_SEVERAL = 1_000, 100
 
 
-class Lanes(Generic[Work, Done]):
-    """One lane per scope in this process: whoever gets its turn takes all that wait, in one transaction.
+class _Waiting(NamedTuple):
+    batch: Batch
+    done: asyncio.Future[Admitted]
 
-    This only saves commits. What keeps writers of a scope apart, in any number of processes, is the row
-    lock that `take` holds in the database.
+
+class Lanes:
+    """The pushes of one server process, by scope; of each scope, one transaction at a time.
+
+    Scopes with little work go into one transaction, as far as they are free: it waits for nobody's lock. A scope that
+    is held, or has much work, has a transaction of its own. All this only saves transactions: what keeps writers of
+    a scope apart, in any number of processes, is the row lock that each transaction holds.
     """
 
-    def __init__(self, take: Callable[[str, Sequence[Work]], Awaitable[Sequence[Done | Problem]]]) -> None:
-        self._take = take
-        self._lanes: dict[str, _Lane[Work, Done]] = {}
+    def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
+        self._engine, self._settings = engine, settings
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._busy: set[str] = set()
+        self._crossing = False
+        self._arrived = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self, scope: str, work: Work) -> Done:
-        """Do one piece of work with the others that wait. Raises the Problem it ended in."""
-        lane = self._lanes.setdefault(scope, _Lane())
-        done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
-        lane.waiting.append((work, done))
-        try:
-            async with lane.turn:
-                while not done.done():
-                    await self._take_waiting(scope, lane)
-        finally:
-            lane.waiting = [entry for entry in lane.waiting if entry[1] is not done]
-            if not lane.waiting and not lane.turn.locked():
-                self._lanes.pop(scope, None)
+    async def run(self, scope: str, batch: Batch) -> Admitted:
+        """Admit a batch with the others that wait. Raises the Problem it ended in."""
+        done: asyncio.Future[Admitted] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(scope, []).append(_Waiting(batch, done))
+        self._arrived += 1
+        self._go_on(scope)
         return await done
 
-    async def _take_waiting(self, scope: str, lane: _Lane[Work, Done]) -> None:
-        taken = self._next(lane)
+    def _go_on(self, scope: str) -> None:
+        """Start what waits for a scope, unless it is busy."""
+        if scope in self._busy or scope not in self._waiting:
+            return
+        if not all(waiting.batch.reading.few for waiting in self._waiting[scope]):
+            self._start(self._admit_alone(scope, self._next(scope)))
+        elif not self._crossing:
+            self._crossing = True
+            self._start(self._cross())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cross(self) -> None:
+        """Admit what waits for scopes that are not busy, until nothing does."""
         try:
-            answers = await self._take(scope, [work for work, _ in taken])
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and raises it
-            for _, done in taken:
-                _settle(done, error)
-        except BaseException:
-            for _, done in taken:
-                _settle(done, Problem("unavailable", "the server is stopping"))
-            raise
-        else:
-            for (_, done), answer in zip(taken, answers, strict=True):
-                _settle(done, answer)
+            await self._let_arrive()
+            while shares := self._next_of_several():
+                await self._admit_several(shares)
+                await self._let_arrive()
+        finally:
+            self._crossing = False
 
-    @staticmethod
-    def _next(lane: _Lane[Work, Done]) -> list[tuple[Work, asyncio.Future[Done]]]:
-        count = total = 0
-        for work, _ in lane.waiting:
-            total += len(work)
-            if count and total > TOGETHER:
+    async def _let_arrive(self) -> None:
+        """Go on once nothing more arrives: answers that went out together come back as requests soon after."""
+        seen = -1
+        while seen != self._arrived and sum(len(waiting) for waiting in self._waiting.values()) < IN_SEVERAL:
+            seen = self._arrived
+            await asyncio.sleep(0)
+
+    def _next_of_several(self) -> dict[str, list[_Waiting]]:
+        """What the next transaction takes, by scope; these are busy now."""
+        shares: dict[str, list[_Waiting]] = {}
+        ops = 0
+        for scope in [scope for scope in self._waiting if scope not in self._busy]:
+            shares[scope] = self._next(scope)
+            ops += sum(len(waiting.batch) for waiting in shares[scope])
+            if ops >= IN_SEVERAL:
                 break
+        return shares
+
+    def _next(self, scope: str) -> list[_Waiting]:
+        """What the next transaction takes of a scope, which is busy now."""
+        self._busy.add(scope)
+        waiting = self._waiting.pop(scope)
+        count = ops = 0
+        while count < len(waiting) and ops < IN_ONE_SCOPE:
+            ops += len(waiting[count].batch)
             count += 1
-        taken, lane.waiting = lane.waiting[:count], lane.waiting[count:]
-        return taken
+        if waiting[count:]:
+            self._waiting[scope] = waiting[count:]
+        return waiting[:count]
+
+    async def _admit_several(self, shares: dict[str, list[_Waiting]]) -> None:
+        answers: Sequence[Sequence[Admitted | Exception] | None] = [None] * len(shares)
+        try:
+            answers = await admit_free(self._engine, self._settings, [_share(*share) for share in shares.items()])
+        except Exception as error:  # noqa: BLE001 - each scope is tried by itself, and hears of its own
+            if unreachable(error):
+                answers = [[error] * len(taken) for taken in shares.values()]
+        for (scope, taken), given in zip(shares.items(), answers, strict=True):
+            if given is None:
+                self._start(self._admit_alone(scope, taken))
+            else:
+                _settle(taken, given)
+                self._leave(scope)
+
+    async def _admit_alone(self, scope: str, taken: Sequence[_Waiting]) -> None:
+        await self._admit(scope, taken)
+        self._leave(scope)
+
+    async def _admit(self, scope: str, taken: Sequence[_Waiting]) -> bool:
+        """Whether the database was reached. What fails together is tried push by push: none fails for its neighbour."""
+        try:
+            _settle(taken, await admit(self._engine, self._settings, _share(scope, taken)))
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and raises it
+            if len(taken) == 1 or unreachable(error):
+                _settle(taken, [error] * len(taken))
+                return not unreachable(error)
+            for i, waiting in enumerate(taken):
+                if not await self._admit(scope, [waiting]):
+                    _settle(taken[i:], [error] * len(taken[i:]))
+                    return False
+        return True
+
+    def _leave(self, scope: str) -> None:
+        self._busy.discard(scope)
+        self._go_on(scope)
 
 
-def _settle(done: asyncio.Future[Done], answer: Done | Exception) -> None:
-    if done.done():
-        return
-    if isinstance(answer, Exception):
-        done.set_exception(answer)
-    else:
-        done.set_result(answer)
+def _share(scope: str, taken: Sequence[_Waiting]) -> Share:
+    return Share(scope, [waiting.batch for waiting in taken])
+
+
+def _settle(taken: Sequence[_Waiting], answers: Sequence[Admitted | Exception]) -> None:
+    for (_, done), answer in zip(taken, answers, strict=True):
+        if done.done():
+            continue
+        if isinstance(answer, Exception):
+            done.set_exception(answer)
+        else:
+            done.set_result(answer)

@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.away import DATABASE_ERRORS, unavailable
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.admitting import Admitted, Batch, admit
 from app.services.arrivals import BodyUnreadable, Reading, Sent, in_seq_order, off_loop
 from app.services.lanes import Lanes
+from app.services.turns import Admitted, Batch
 from app.settings import Settings
 from foldpoint.relay import Refusal
 
@@ -73,10 +73,10 @@ class Pusher:
 
     engine: AsyncEngine
     settings: Settings
-    lanes: Lanes[Batch, Admitted] = field(init=False)
+    lanes: Lanes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lanes = Lanes(lambda scope, batches: admit(self.engine, self.settings, scope, batches))
+        self.lanes = Lanes(self.engine, self.settings)
 
     async def push(self, caller: Caller, scope: str, device: str, body: bytes, *, on_wire: bool) -> Pushed:
         """Push a body for a device's slug in a scope; on the device wire the call is a contact.

@@ -1,6 +1,6 @@
 """Who a token is, what scope is meant: one statement, in the transaction of the work it is for."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import LargeBinary, Text, bindparam, select, true
@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.tables import scope, server, token
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.admission import Mode
 
 _asked = select(bindparam("slug", type_=Text).label("slug")).cte("asked")
@@ -27,13 +28,21 @@ ACCESS = select(
     scope.c.closed_intents,
 ).select_from(_asked.outerjoin(_token, true()).outerjoin(scope, scope.c.slug == _asked.c.slug))
 
-#: The same for a push, which takes the scope's lock: one writer at a time, and no other row is locked.
+#: The same for pushes, which take the scopes' locks: one writer at a time, and no other row is locked.
+#: The lateral look-ups keep each key an index probe, whatever the statistics say.
 LOCK = """
-select (select epoch from server) as epoch, t.role, t.scope as reach, t.device as bound, s.id as scope, s.name, s.mode,
-       s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
-from (select id, name, mode, max_wall_ms from scope where slug = $2 for no key update) s
-left join token t on t.hash = $1 and t.revoked_at is null
+select a.i, (select epoch from server) as epoch, t.role, t.scope as reach, t.device as bound,
+       s.id as scope, s.name, s.mode, s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
+from unnest($1::bytea[], $2::text[]) with ordinality as a(hash, slug, i)
+cross join lateral (
+    select id, name, mode, max_wall_ms from scope where slug = a.slug limit 1 for no key update
+) s
+left join lateral (
+    select role, scope, device from token where hash = a.hash and revoked_at is null limit 1
+) t on true
 """
+#: As `LOCK`, leaving out the scopes that somebody else holds.
+LOCK_FREE = LOCK.replace("for no key update", "for no key update skip locked")
 
 
 class Grant(NamedTuple):
@@ -74,24 +83,51 @@ class Locked(NamedTuple):
     now_ms: int
 
 
-async def lock(pg: Driver, token_hash: bytes, slug: str) -> Locked | None:
-    """Take the scope's lock until the transaction ends; None if there is no such scope."""
-    row = await pg.fetchrow(LOCK, token_hash, slug)
-    if row is None:
-        return None
+class Asked(NamedTuple):
+    """A token, as its hash, and the slug of the scope it is to be used on."""
+
+    token_hash: bytes
+    slug: str
+
+
+async def lock(pg: Driver, asked: Sequence[Asked], *, wait: bool) -> dict[Asked, Locked]:
+    """Take the scopes' locks until the transaction ends; without those that do not exist.
+
+    Without `wait` also without those that are held: whoever holds the lock of one scope may not wait for another's.
+    """
+    rows = await pg.fetch(LOCK if wait else LOCK_FREE, *zip(*asked, strict=True))
     names = ("epoch", "role", "reach", "bound", "scope", "name", "mode")
-    return Locked(Grant(*(row[name] for name in names)), row["max_wall_ms"], row["now_ms"])
+    return {
+        asked[row["i"] - 1]: Locked(Grant(*(row[name] for name in names)), row["max_wall_ms"], row["now_ms"])
+        for row in rows
+    }
 
 
+class Settled(NamedTuple):
+    """What a push added to a scope, as counts; the first op fixes the mode."""
+
+    scope: int
+    slug: str
+    ops: int
+    sealed_ops: int
+    closed_intents: int
+    max_wall_ms: int
+    mode: str | None
+
+
+#: An upsert though each row is there: its look-up is an index probe, whatever the statistics say.
 SETTLE = """
-update scope set ops = ops + $2, accepted = accepted + $2, sealed_ops = sealed_ops + $3,
-    closed_intents = closed_intents + $4, max_wall_ms = greatest(max_wall_ms, $5), mode = coalesce(mode, $6)
-where id = $1
+insert into scope as s (id, slug, ops, accepted, sealed_ops, closed_intents, max_wall_ms, mode)
+select id, slug, ops, ops, sealed_ops, closed_intents, max_wall_ms, mode
+from unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
+    as w(id, slug, ops, sealed_ops, closed_intents, max_wall_ms, mode)
+on conflict (id) do update set
+    ops = s.ops + excluded.ops, accepted = s.accepted + excluded.accepted,
+    sealed_ops = s.sealed_ops + excluded.sealed_ops, closed_intents = s.closed_intents + excluded.closed_intents,
+    max_wall_ms = greatest(s.max_wall_ms, excluded.max_wall_ms), mode = coalesce(s.mode, excluded.mode)
 """
 
 
-async def settle(
-    pg: Driver, scope: int, *, ops: int, sealed: int, closed_intents: int, max_wall_ms: int, mode: str | None
-) -> None:
-    """Count what a push added; the first op fixes the scope's mode."""
-    await pg.execute(SETTLE, scope, ops, sealed, closed_intents, max_wall_ms, mode)
+def settle(writes: Writes, settled: Settled) -> None:
+    """Count what a push added."""
+    writes.add(SETTLE, [settled])

@@ -1,12 +1,12 @@
 """Devices: their chains' heads and floors, and what the roster says of them."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from sqlalchemy import Row, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.sql.keys import op_id_text, raw_op_id, slot_key
+from app.sql.keys import op_id_text
 from app.sql.tables import device
 from app.sql.transactions import Driver
 from foldpoint.frontier import Covered
@@ -14,32 +14,6 @@ from foldpoint.hlc import Hlc
 from foldpoint.relay import Acknowledged, Chain, RosterEntry
 
 NOW_MS = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
-
-
-class Device(NamedTuple):
-    """One device's chain. `scope_keys` are the slot keys of the scope tags it has used."""
-
-    no: int
-    chain: Chain
-    scope_keys: frozenset[bytes] = frozenset()
-
-
-LOAD = """
-select d.no, d.id, d.head_seq, d.head_op_id, d.head_wall_ms, d.head_counter, d.dropped_below,
-       array(select key from op_scope s where s.scope = d.scope and s.device = d.no) as scope_keys
-from device d where d.scope = $1 and d.slug = $2
-"""
-ADD = "insert into device (scope, slug) values ($1, $2) on conflict do nothing"
-
-
-async def load(pg: Driver, scope: int, slug: str) -> Device:
-    """The device of a slug, added if it is new; call it under the scope's lock."""
-    row = await pg.fetchrow(LOAD, scope, slug)
-    if row is None:
-        await pg.execute(ADD, scope, slug)
-        row = await pg.fetchrow(LOAD, scope, slug)
-        assert row is not None
-    return Device(row["no"], chain_of(row), frozenset(row["scope_keys"]))
 
 
 def chain_of(row: Any) -> Chain:
@@ -54,53 +28,41 @@ def chain_of(row: Any) -> Chain:
 
 
 TOUCH = f"""
+update device set last_seen_ms = greatest(last_seen_ms, {NOW_MS}), enrolled_at_ms = coalesce(enrolled_at_ms, {NOW_MS})
+where scope = $1 and slug = $2 returning no
+"""
+ENROLL = f"""
 insert into device (scope, slug, enrolled_at_ms, last_seen_ms) values ($1, $2, {NOW_MS}, {NOW_MS})
 on conflict (scope, slug) do update set
     last_seen_ms = greatest(device.last_seen_ms, excluded.last_seen_ms),
     enrolled_at_ms = coalesce(device.enrolled_at_ms, excluded.enrolled_at_ms)
-returning no, last_seen_ms
+returning no
 """
-EVICT = """
-update device set evicted = true
-where scope = $1 and enrolled_at_ms is not null and not evicted and $2 - last_seen_ms > $3
+#: Who is locked is in contact just now.
+EVICT = f"""
+update device d set evicted = true
+from (
+    select no from device
+    where scope = $1 and enrolled_at_ms is not null and not evicted and {NOW_MS} - last_seen_ms > $2
+    for no key update skip locked
+) silent
+where d.scope = $1 and d.no = silent.no
 """
 
 
 async def touch(pg: Driver, scope: int, slug: str, horizon_ms: int) -> int:
     """Note a device's contact, enrolling it if it is new, and evict the silent; returns its number (§11.1)."""
-    row = await pg.fetchrow(TOUCH, scope, slug)
-    assert row is not None
+    no = await pg.fetchval(TOUCH, scope, slug)
+    if no is None:  # the upsert alone would use up a device number per contact
+        no = await pg.fetchval(ENROLL, scope, slug)
+    await evict(pg, scope, horizon_ms)
+    return int(no)
+
+
+async def evict(pg: Driver, scope: int, horizon_ms: int) -> None:
+    """Evict who was silent for longer; 0 evicts nobody."""
     if horizon_ms:
-        await pg.execute(EVICT, scope, row["last_seen_ms"], horizon_ms)
-    return int(row["no"])
-
-
-#: A fork does not end by what the one of the two replicas pushes: it is shown until something else is refused.
-FORKED = """starts_with(problem, '{"code":"chain_fork"')"""
-ADVANCE = f"""
-update device set id = $3, head_seq = $4, head_op_id = $5, head_wall_ms = $6, head_counter = $7,
-    problem = case when {FORKED} then problem end, problem_at = case when {FORKED} then problem_at end
-where scope = $1 and no = $2
-"""
-NAME_SCOPES = """
-insert into op_scope (scope, device, key, tag, first_seq)
-select $1, $2, * from unnest($3::bytea[], $4::bytea[], $5::bigint[]) on conflict do nothing
-"""
-
-
-async def advance(pg: Driver, scope: int, no: int, chain: Chain) -> None:
-    """Move a chain's head, binding the slug to the raw id with the first op. What was refused before is over."""
-    assert chain.device_id is not None
-    assert chain.head is not None
-    seq, hlc, op_id = chain.head
-    await pg.execute(ADVANCE, scope, no, chain.device_id.encode(), seq, raw_op_id(op_id), hlc.wall_ms, hlc.counter)
-
-
-async def name_scopes(pg: Driver, scope: int, no: int, first_seqs: dict[str, int]) -> None:
-    """Remember at which seq a device first used these scope tags: a checkpoint lists those it covers."""
-    rows = [(slot_key(tag), tag.encode(), seq) for tag, seq in first_seqs.items()]
-    if rows:
-        await pg.execute(NAME_SCOPES, scope, no, *zip(*rows, strict=True))
+        await pg.execute(EVICT, scope, horizon_ms)
 
 
 CHAINS = """
@@ -168,17 +130,3 @@ async def put_ack(connection: AsyncConnection, scope: int, no: int, outcome: Ack
     if outcome.advanced:
         changed[device.c.acked_at_ms] = text(NOW_MS)
     await connection.execute(update(device).where(device.c.scope == scope, device.c.no == no).values(changed))
-
-
-#: The text of a problem begins with its code; facts such as times differ from one try to the next.
-PUT_PROBLEM = f"""
-update device set problem = $3, problem_at = case
-    when problem = $3 or split_part(problem, ',', 1) = split_part($3, ',', 1) and not {FORKED} then problem_at
-    else clock_timestamp() end
-where scope = $1 and no = $2
-"""
-
-
-async def put_problem(pg: Driver, scope: int, no: int, problem: str) -> None:
-    """Remember why a device's last push was refused, and since when it is, for an admin to see."""
-    await pg.execute(PUT_PROBLEM, scope, no, problem)

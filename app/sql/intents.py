@@ -8,6 +8,7 @@ import orjson
 from app.sql.keys import PREFIX, raw_op_id, slot_key, stream_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.slug import slug
 from foldpoint.state import AgentIntents, Record
 from foldpoint.surfaces import intent
@@ -120,44 +121,35 @@ class IntentRow(NamedTuple):
 
 RAISE = """
 insert into agent as a (scope, key, name, slug_key, fencing_epoch)
-select $1, * from unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::numeric[])
+select * from unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::numeric[])
 on conflict (scope, key) do update set fencing_epoch = greatest(a.fencing_epoch, excluded.fencing_epoch)
 """
 PUT = """
 insert into intent (scope, agent, view, key, wall_ms, counter, device, pending, op_id, payload)
-select $1, * from unnest($2::bytea[], $3::smallint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::int[],
-                         $8::boolean[], $9::bytea[], $10::bytea[])
+select * from unnest($1::int[], $2::bytea[], $3::smallint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::int[],
+                     $8::boolean[], $9::bytea[], $10::bytea[])
 on conflict (scope, agent, view, key) do update set
     wall_ms = excluded.wall_ms, counter = excluded.counter, device = excluded.device,
     pending = excluded.pending, op_id = excluded.op_id, payload = excluded.payload
 """
 REMOVE = """
-delete from intent where scope = $1 and (agent, view, key) in
-    (select * from unnest($2::bytea[], $3::smallint[], $4::bytea[]))
+delete from intent where (scope, agent, view, key) in
+    (select * from unnest($1::int[], $2::bytea[], $3::smallint[], $4::bytea[]))
 """
 
 
-async def raise_fences(pg: Driver, scope: int, fences: dict[str, int]) -> None:
+def raise_fences(writes: Writes, scope: int, fences: dict[str, int]) -> None:
     """Write the agents of a batch with their fences, new ones too."""
-    rows = [(stream_key(a), a.encode(), stream_key(slug(a)), epoch) for a, epoch in fences.items()]
-    if rows:
-        await pg.execute(RAISE, scope, *zip(*rows, strict=True))
+    writes.add(RAISE, [(scope, stream_key(a), a.encode(), stream_key(slug(a)), epoch) for a, epoch in fences.items()])
 
 
-async def put(pg: Driver, scope: int, rows: Iterable[IntentRow]) -> None:
+def put(writes: Writes, scope: int, rows: Iterable[IntentRow]) -> None:
     """Write the winners, and remove the pendings that a raised fence evicted."""
-    rows = list(rows)
-    written = [
-        (*_place(row), *row.record.hlc[:2], row.device, not intent.is_terminal(row.record.value()),
-         raw_op_id(row.record.op_id), row.record.payload)
-        for row in rows
-        if row.record is not None
-    ]  # fmt: skip
-    if gone := [_place(row) for row in rows if row.record is None]:
-        await pg.execute(REMOVE, scope, *zip(*gone, strict=True))
-    if written:
-        await pg.execute(PUT, scope, *zip(*written, strict=True))
-
-
-def _place(row: IntentRow) -> tuple[bytes, int, bytes]:
-    return stream_key(row.agent), row.view, slot_key(row.key)
+    for row in rows:
+        place, record = (scope, stream_key(row.agent), row.view, slot_key(row.key)), row.record
+        if record is None:
+            writes.add(REMOVE, [place])
+        else:
+            pending = not intent.is_terminal(record.value())
+            won = *record.hlc[:2], row.device, pending, raw_op_id(record.op_id), record.payload
+            writes.add(PUT, [(*place, *won)])

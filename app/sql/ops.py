@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
 from app.sql.keys import op_id_text
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.frontier import Covered
 from foldpoint.hlc import Hlc
 from foldpoint.op import Op
@@ -17,6 +18,7 @@ from foldpoint.surfaces import Surface
 class NewOp(NamedTuple):
     """An op as a row. `payload_at` is where the payload's text begins in `body`."""
 
+    scope: int
     device: int
     op: Op
     body: bytes
@@ -34,21 +36,26 @@ class Span(NamedTuple):
     upto: int
 
 
-#: So many ops are worth a task of their own.
-LARGE_PART = 100
+#: So many ops are copied in; fewer go with the transaction's other writes.
+MANY = 100
 COLUMNS = (
     "scope", "wall_ms", "counter", "seq", "device", "payload_at", "surface", "op_id", "stream", "body",
 )  # fmt: skip
+INSERT = f"""
+insert into op ({", ".join(COLUMNS)})
+select * from unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::int[], $7::smallint[],
+                     $8::bytea[], $9::bytea[], $10::bytea[])
+"""
 
 
 class Appending:
-    """Copies in ops that the chain check admitted under the scope's lock, so that none can conflict.
+    """Puts in ops that the chain check admitted under the scope's lock, so that none can conflict.
 
-    A large part is sent while the caller goes on; nothing else may use the connection before `finish`.
+    A large part is copied in while the caller goes on; nothing else may use the connection before `finish`.
     """
 
-    def __init__(self, pg: Driver, scope: int) -> None:
-        self._pg, self._scope = pg, scope
+    def __init__(self, pg: Driver, writes: Writes) -> None:
+        self._pg, self._writes = pg, writes
         self._copying: asyncio.Task[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -57,12 +64,14 @@ class Appending:
     async def __aexit__(self, *_: object) -> None:
         await self.finish()
 
-    async def start(self, rows: Sequence[NewOp]) -> None:
+    async def start(self, ops: Sequence[NewOp]) -> None:
         await self.finish()
-        if len(rows) < LARGE_PART:
-            await self._copy(rows)
+        rows = [_row(op) for op in ops]
+        if len(rows) < MANY:
+            self._writes.add(INSERT, rows)
         else:
-            self._copying = asyncio.create_task(self._copy(rows))
+            copying = self._pg.copy_records_to_table("op", records=rows, columns=COLUMNS)
+            self._copying = asyncio.ensure_future(copying)
             await asyncio.sleep(0)
 
     async def finish(self) -> None:
@@ -71,22 +80,12 @@ class Appending:
             self._copying = None
             await copying
 
-    async def _copy(self, rows: Sequence[NewOp]) -> str:
-        values = [
-            (
-                self._scope,
-                *row.op.hlc[:2],
-                row.op.seq,
-                row.device,
-                row.payload_at,
-                row.surface,
-                row.raw_id,
-                row.stream,
-                row.body,
-            )
-            for row in rows
-        ]
-        return await self._pg.copy_records_to_table("op", records=values, columns=COLUMNS) if values else ""
+
+def _row(op: NewOp) -> tuple[Any, ...]:
+    wall_ms, counter, _ = op.op.hlc
+    return (
+        op.scope, wall_ms, counter, op.op.seq, op.device, op.payload_at, op.surface, op.raw_id, op.stream, op.body,
+    )  # fmt: skip
 
 
 #: A page of large ops ends once it holds about so much.

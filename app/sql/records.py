@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from app.sql.keys import is_short, raw_op_id, slot_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.state import Record
 from foldpoint.surfaces import kind_of, surface_of
 
@@ -43,46 +44,52 @@ async def touched(pg: Driver, scope: int, slots: Collection[Slot]) -> dict[Slot,
     return {asked[row["i"] - 1]: record_of(row) for row in rows}
 
 
+#: So many records are copied in; fewer go with the transaction's other writes.
+MANY = 100
 COLUMNS = ("scope", "wall_ms", "counter", "device", "surface", "kind", "key", "op_id", "payload")
-#: An upsert though each row is there: its look-up is an index probe, whatever the statistics say.
-REPLACE = """
+#: An upsert though a winner's row may be there: its look-up is an index probe, whatever the statistics say.
+PUT = """
 insert into record (scope, wall_ms, counter, device, surface, kind, key, op_id, payload)
-select $1, * from unnest($2::bigint[], $3::bigint[], $4::int[], $5::smallint[], $6::bytea[], $7::bytea[],
-                         $8::bytea[], $9::bytea[])
+select * from unnest($1::int[], $2::bigint[], $3::bigint[], $4::int[], $5::smallint[], $6::bytea[], $7::bytea[],
+                     $8::bytea[], $9::bytea[])
 on conflict (scope, surface, kind, key) do update set
     wall_ms = excluded.wall_ms, counter = excluded.counter, device = excluded.device,
     op_id = excluded.op_id, payload = excluded.payload
 """
 NAME_KINDS = """
-insert into registry_kind (scope, key, name) select $1, * from unnest($2::bytea[], $3::bytea[])
+insert into registry_kind (scope, key, name) select * from unnest($1::int[], $2::bytea[], $3::bytea[])
 on conflict do nothing
 """
 
 
-Winner = tuple[Slot, Record, int]
+class Winner(NamedTuple):
+    """The record that now holds a slot, and its device's number; a `new` slot was empty."""
+
+    slot: Slot
+    record: Record
+    device: int
+    new: bool
 
 
-async def add(pg: Driver, scope: int, winners: Iterable[Winner]) -> None:
-    """Write winners of slots that were empty, each with its device's number."""
-    rows = [(scope, *_row(winner)) for winner in winners]
-    if rows:
-        await pg.copy_records_to_table("record", records=rows, columns=COLUMNS)
-
-
-async def replace(pg: Driver, scope: int, winners: Iterable[Winner]) -> None:
-    """Write winners over the records that they beat."""
-    rows = [_row(winner) for winner in winners]
-    if rows:
-        await pg.execute(REPLACE, scope, *zip(*rows, strict=True))
+async def put(pg: Driver, writes: Writes, scope: int, winners: Iterable[Winner]) -> None:
+    """Write winners, many new ones at once."""
+    new: list[tuple[Any, ...]] = []
+    held: list[tuple[Any, ...]] = []
+    for winner in winners:
+        (new if winner.new else held).append((scope, *_row(winner)))
+    if len(new) < MANY:
+        writes.add(PUT, new)
+    else:
+        await pg.copy_records_to_table("record", records=new, columns=COLUMNS)
+    writes.add(PUT, held)
 
 
 def _row(winner: Winner) -> tuple[Any, ...]:
-    slot, record, device = winner
+    slot, record, device, _ = winner
     return *record.hlc[:2], device, *slot.place, raw_op_id(record.op_id), record.payload
 
 
-async def name_kinds(pg: Driver, scope: int, kinds: Iterable[str]) -> None:
+def name_kinds(writes: Writes, scope: int, kinds: Iterable[str]) -> None:
     """Remember the names of kinds that are too long to be their own slot key."""
-    long = [(slot_key(kind), kind.encode()) for kind in set(kinds) if not is_short(slot_key(kind))]
-    if long:
-        await pg.execute(NAME_KINDS, scope, *zip(*long, strict=True))
+    keys = ((slot_key(kind), kind.encode()) for kind in set(kinds))
+    writes.add(NAME_KINDS, [(scope, key, name) for key, name in keys if not is_short(key)])

@@ -1,36 +1,40 @@
 """run_seen: primary data, kept for ever, whatever GC and retention do."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.sql.keys import raw_op_id, slot_key, stream_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.run_seen import Seen, Sighting
 from foldpoint.state import Record
 
+#: The writers' ids are given: a new device's row does not have its own yet.
 PUT = """
 insert into run_seen as s (scope, agent, key, epoch, failed, wall_ms, counter, device, op_id, payload)
-select $1, * from unnest($2::bytea[], $3::bytea[], $4::numeric[], $5::boolean[], $6::bigint[], $7::bigint[],
-                         $8::int[], $9::bytea[], $10::bytea[])
+select * from unnest($1::int[], $2::bytea[], $3::bytea[], $4::numeric[], $5::boolean[], $6::bigint[], $7::bigint[],
+                     $8::int[], $9::bytea[], $10::bytea[])
 on conflict (scope, agent, key, epoch, failed) do update set
     wall_ms = excluded.wall_ms, counter = excluded.counter, device = excluded.device,
     op_id = excluded.op_id, payload = excluded.payload
-where (s.wall_ms, s.counter, (select id from device d where d.scope = $1 and d.no = s.device), s.op_id)
+where (s.wall_ms, s.counter, (select id from device d where d.scope = s.scope and d.no = s.device), s.op_id)
     < (excluded.wall_ms, excluded.counter,
-       (select id from device d where d.scope = $1 and d.no = excluded.device), excluded.op_id)
+       (select w.id from unnest($1::int[], $8::int[], $11::bytea[]) as w(scope, device, id)
+        where w.scope = s.scope and w.device = excluded.device limit 1), excluded.op_id)
 """
 
 
-async def put(pg: Driver, scope: int, seen: Seen, device: int) -> None:
-    """Let a device's sightings compete with those held."""
-    if seen:
-        await pg.execute(PUT, scope, *zip(*(_row(s, r, device) for s, r in seen.items()), strict=True))
+def put(writes: Writes, scope: int, seen: Seen, numbers: Mapping[str, int]) -> None:
+    """Let sightings compete with those held; `numbers` are those of their devices."""
+    writes.add(PUT, [_row(scope, *sighted, numbers) for sighted in seen.items()])
 
 
-def _row(slot: Sighting, record: Record, device: int) -> tuple[Any, ...]:
-    place = stream_key(slot.agent_id), slot_key(slot.key), slot.epoch, slot.failed
-    return *place, *record.hlc[:2], device, raw_op_id(record.op_id), record.payload
+def _row(scope: int, slot: Sighting, record: Record, numbers: Mapping[str, int]) -> tuple[Any, ...]:
+    wall_ms, counter, device_id = record.hlc
+    place = scope, stream_key(slot.agent_id), slot_key(slot.key), slot.epoch, slot.failed
+    won = wall_ms, counter, numbers[device_id], raw_op_id(record.op_id), record.payload
+    return *place, *won, device_id.encode()
 
 
 OF_RUNS = """

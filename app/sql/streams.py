@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from app.sql.keys import stream_key
 from app.sql.transactions import Driver
+from app.sql.writes import Writes
 from foldpoint.hlc import Hlc
 
 
@@ -25,8 +26,8 @@ class Growth:
 GROW = """
 insert into stream as s (scope, surface, key, name, records, first_wall_ms, first_counter, first_device,
                          last_wall_ms, last_counter, last_device)
-select $1, $2, * from unnest($3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
-                             $9::bigint[], $10::bigint[], $11::bytea[])
+select * from unnest($1::int[], $2::smallint[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
+                     $8::bytea[], $9::bigint[], $10::bigint[], $11::bytea[])
 on conflict (scope, surface, key) do update set
     records = s.records + excluded.records,
     (first_wall_ms, first_counter, first_device) = (
@@ -40,10 +41,9 @@ on conflict (scope, surface, key) do update set
 """
 
 
-async def grow(pg: Driver, scope: int, surface: int, growth: dict[str, Growth]) -> None:
+def grow(writes: Writes, scope: int, surface: int, growth: dict[str, Growth]) -> None:
     """Add a batch to the streams it belongs to."""
-    if growth:
-        await pg.execute(GROW, scope, surface, *zip(*(_row(name, g) for name, g in growth.items()), strict=True))
+    writes.add(GROW, [(scope, surface, *_row(name, added)) for name, added in growth.items()])
 
 
 def _row(name: str, growth: Growth) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from foldpoint.op import make_op
 from tests.fixtures.server import ADMIN_TOKEN
 from tests.storms.devices import HOUR_MS, Device, body_of, devices, written
 from tests.storms.fleet import Fleet
-from tests.storms.stored import check, connected, held_device, held_scope, stored_ops, terminate, until_waiting
+from tests.storms.stored import check, connected, held_device, held_scope, terminate, until_waiting
 from tests.storms.wire import Wire, connection, request
 
 NEW_TOKEN = """
@@ -207,22 +207,27 @@ async def test_clients_that_leave_while_they_wait_harm_no_other(lane: Lane) -> N
     await check(lane.fleet, lane.scope, [*written(crew), *lane.plug.ops])
 
 
-async def test_a_transaction_that_fails_fails_for_all_it_was_for_and_nothing_of_it_is_stored(lane: Lane) -> None:
+async def test_a_transaction_that_fails_is_tried_push_by_push_and_none_fails_for_its_neighbour(lane: Lane) -> None:
+    """One device of eight is held, and the transaction that is for all of them is ended; then its own is."""
     crew = devices(8, lane.dice)
     for device in crew:
         device.write()
         await device.push(lane.fleet, lane.scope)
-    pushes = [push._replace(status=503, code="unavailable") for push in one_each(crew, lane.scope)]
+    pushes = one_each(crew, lane.scope)
+    pushes[-1] = pushes[-1]._replace(status=503, code="unavailable")
     url = lane.fleet.database_url
     async with held_device(url, lane.scope, crew[-1].name):
         async with lane.plugged():
             wires = await lane.send(pushes)
         await until_waiting(url, 1)
         await terminate(url)
-        await expect(wires, pushes)
-    assert len(await stored_ops(url, lane.scope)) == len(crew) + len(lane.plug.ops)
-    for device in crew:
-        await device.push(lane.fleet, lane.scope)
+        await expect(wires[:-1], pushes[:-1])
+        await until_waiting(url, 1)
+        await terminate(url)
+        await expect(wires[-1:], pushes[-1:])
+    for device in crew[:-1]:
+        assert (await device.push(lane.fleet, lane.scope)).json() == {"accepted": 0, "deduped": 1}
+    assert (await crew[-1].push(lane.fleet, lane.scope)).json() == {"accepted": 1, "deduped": 0}
     await check(lane.fleet, lane.scope, [*written(crew), *lane.plug.ops])
 
 
