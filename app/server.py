@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.services.background import Background
+from app.services.hosting import Hosting
 from app.services.judging import Judging
 from app.services.open_streams import OpenStreams
 from app.services.push import Pusher
@@ -28,6 +29,7 @@ class Server:
     epoch: str
     pusher: Pusher = field(init=False)
     judging: Judging = field(init=False)
+    hosting: Hosting = field(init=False)
     background: Background = field(init=False)
     streams: OpenStreams = field(init=False)
     #: Whole scopes that are worked on at once; each takes up to two of the patient connections.
@@ -35,6 +37,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self.pusher = Pusher(self.engine, self.settings)
+        self.hosting = Hosting(self.engine, self.settings)
         self.judging = Judging(self.patient, self.whole)
         self.background = Background(self.patient, self.whole, self.settings)
         self.streams = OpenStreams(self.probe)

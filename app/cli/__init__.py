@@ -11,9 +11,10 @@ from app.database import DatabaseUrlError
 from app.migrate import MigrationError
 from app.postgres_binaries import PostgresError
 from app.sql.scopes import ScopeNameTaken
+from foldpoint.org_directory import UnfitAccount
 
 #: Errors whose message says enough without a traceback.
-EXPLAINED = (DatabaseUrlError, MigrationError, OSError, PostgresError, ScopeNameTaken, ValidationError)
+EXPLAINED = (DatabaseUrlError, MigrationError, OSError, PostgresError, ScopeNameTaken, UnfitAccount, ValidationError)
 
 commands = typer.Typer(
     help="Foldpoint, a self-hosted sync server for AI-agent state.",

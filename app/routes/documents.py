@@ -1,8 +1,11 @@
 """What the OpenAPI document says of bodies that go by as bytes."""
 
+from dataclasses import fields
 from typing import Any
 
 from app.problems import CODES, Problem
+from foldpoint.canonical import U64_MAX
+from foldpoint.seal.wraps import WrappedOrgKey
 
 HLC: dict[str, Any] = {
     "type": "object",
@@ -39,6 +42,20 @@ CHECKPOINT: dict[str, Any] = {
         "state": {"type": "object"},
     },
 }
+WRAPPED: dict[str, Any] = {
+    "type": "object",
+    "required": [field.name for field in fields(WrappedOrgKey)],
+    "properties": {
+        **{field.name: {"type": "string"} for field in fields(WrappedOrgKey)},
+        "epoch": {"type": "integer", "minimum": 0, "maximum": U64_MAX},
+        "envelope": {"description": "any JSON"},
+    },
+}
+PUBLIC_HEX: dict[str, Any] = {
+    "type": "object",
+    "required": ["public_hex"],
+    "properties": {"public_hex": {"type": "string", "description": "of an X25519 public key"}},
+}
 OPS: dict[str, Any] = {"type": "array", "items": OP}
 
 STAMP = {"wall_ms": 1750000000000, "counter": 0, "device_id": "laptop"}
@@ -61,6 +78,18 @@ LATEST = {
     "state": {"intents": {}, "logs": {"knowledge": {"id:f1": RECORD}}, "registries": {}},
     "state_hash": "state-2a8b…",
 }
+WRAP = {
+    "car_wrap": "org-key-wrap/v2",
+    "org": "acme",
+    "epoch": 3,
+    "recipient": "acc_ada",
+    "publisher": "acc_grace",
+    "ephemeral_pub": "2fe5…",
+    "recipient_pub": "8520…",
+    "envelope": {"car_enc": "chacha20poly1305", "nonce": "07…", "ct": "d1…"},
+    "signature": "c6…",
+}
+PUBLIC_KEY = {"account_id": "acc_ada", "public_hex": "8520…"}
 LEASE = {"agent_id": "travel", "holder": "laptop", "epoch": 3, "expires_at_ms": 1750000030000}
 RUN = {"status": "committed", "record": RECORD, "intent": None}
 
@@ -94,6 +123,11 @@ Responses = dict[int | str, dict[str, Any]]
 def gives(example: Any, *codes: str, schema: dict[str, Any] | None = None) -> Responses:
     """The `responses` of a route that answers like this, and may be refused with these codes beside those of any."""
     return says(example, schema) | refuses(*ALWAYS, *codes)
+
+
+def does(*codes: str) -> Responses:
+    """As `gives`, of a route that answers with an empty body."""
+    return {204: {"description": "Done"}} | refuses(*ALWAYS, *codes)
 
 
 def says(example: Any, schema: dict[str, Any] | None = None) -> Responses:

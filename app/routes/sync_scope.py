@@ -5,9 +5,9 @@ from fastapi import APIRouter, Response
 from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, Streamed, answer
 from app.routes.documents import CHECKPOINT, ENTRY, LATEST, STAMP, gives, takes
-from app.services import collecting
 from app.services.access import Right
 from app.services.checkpoint_text import stored_text
+from app.services.collecting import Collecting
 from app.sql import checkpoints, devices
 from foldpoint.relay import stable_frontier
 
@@ -72,4 +72,4 @@ async def gc(asking: AskingDep, scope: str) -> Response:
     if number is None or sealed:
         return answer({"dropped": {}})
     async with asking.server.whole:
-        return answer({"dropped": await collecting.collect(asking.server.patient, number, asking.caller)})
+        return answer({"dropped": await Collecting(asking.server.patient, number, asking.caller).run()})

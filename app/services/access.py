@@ -19,11 +19,12 @@ from foldpoint.slug import slug
 
 
 class Right(Enum):
-    """What a call needs. SYNC changes a device's chain or roster entry; the others speak for themselves."""
+    """What a call needs. SYNC changes a device's chain or roster entry, WRITE a hosted chain."""
 
     READ = auto()
     SYNC = auto()
     LEASE = auto()
+    WRITE = auto()
     ADMIN = auto()
 
 
@@ -32,8 +33,8 @@ LONGEST_SCOPE = 512
 
 RIGHTS: dict[str, frozenset[Right]] = {
     "admin": frozenset(Right),
-    "device": frozenset((Right.READ, Right.SYNC, Right.LEASE)),
-    "executor": frozenset((Right.READ, Right.LEASE)),
+    "device": frozenset((Right.READ, Right.SYNC, Right.LEASE, Right.WRITE)),
+    "executor": frozenset((Right.READ, Right.LEASE, Right.WRITE)),
     "reader": frozenset((Right.READ,)),
 }
 

@@ -50,6 +50,12 @@ class Arrival(NamedTuple):
     body: bytes
     payload_at: int
 
+    @classmethod
+    def of(cls, op: Op, place: int) -> "Arrival":
+        """An op that was authored here."""
+        head = op.head()
+        return cls(place, op, op.op_id, head + op.payload_text + b"}", len(head))
+
     def row(self, scope: int, device: int) -> NewOp:
         """The row, for these numbers of scope and device, of an op whose id was verified."""
         number = surface_of(self.op.surface).number

@@ -4,7 +4,8 @@ What still wins stays as a record; of event streams the op's record stays as a b
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -14,7 +15,9 @@ from app.services.making_checkpoints import make_at_head
 from app.sql import checkpoints, devices, gc, scopes
 from app.sql.transactions import begun, driver, writing
 from foldpoint.frontier import dominates, join
-from foldpoint.relay import stable_frontier
+from foldpoint.hlc import Hlc
+from foldpoint.hosted import is_hosted
+from foldpoint.relay import Chain, stable_frontier
 
 #: Ops dropped in one transaction under the scope's lock.
 STEP = 2_000
@@ -29,61 +32,82 @@ class Target(NamedTuple):
     upto: int
 
 
-async def collect(engine: AsyncEngine, scope: int, caller: Caller | None = None) -> dict[str, int]:
-    """Drop what may be dropped; how many ops of which device. Coverage is that of stored checkpoints.
+@dataclass(frozen=True, slots=True)
+class Collecting:
+    """One collection of a scope, for a caller whose token must stand while ops are dropped.
 
-    Where no single stored checkpoint covers every floor, one is made at the head first: a bootstrap can use
-    one checkpoint only.
+    `by_admin`, a scope of hosted chains only is stable up to its head: nobody there can acknowledge (server.md §5).
     """
-    if not await _pinned(engine, scope):
-        await make_at_head(engine, scope)
-        await _pinned(engine, scope)
-    dropped: Counter[str] = Counter()
-    while True:
-        async with writing(engine) as connection:
-            step = await _step(connection, scope)
-            if caller is not None:
-                await still_known(await driver(connection), caller)
-        if step is None:
-            return dict(sorted(dropped.items()))
-        dropped[step[0]] += step[1]
 
+    engine: AsyncEngine
+    scope: int
+    caller: Caller | None = None
+    by_admin: bool = False
 
-async def is_covered(engine: AsyncEngine, scope: int) -> bool:
-    """Whether stored checkpoints cover all that the roster lets go, so that `collect` will not stop short of it."""
-    async with writing(engine) as connection:
+    async def run(self) -> dict[str, int]:
+        """Drop what may be dropped; how many ops of which device. Coverage is that of stored checkpoints.
+
+        Where no single stored checkpoint covers every floor, one is made at the head first: a bootstrap can use
+        one checkpoint only.
+        """
+        if not await self._pinned():
+            await make_at_head(self.engine, self.scope)
+            await self._pinned()
+        dropped: Counter[str] = Counter()
+        while True:
+            async with writing(self.engine) as connection:
+                step = await self._step(connection)
+                if self.caller is not None:
+                    await still_known(await driver(connection), self.caller)
+            if step is None:
+                return dict(sorted(dropped.items()))
+            dropped[step[0]] += step[1]
+
+    async def is_covered(self) -> bool:
+        """Whether stored checkpoints cover all that may go, so that `run` will not stop short of it."""
+        async with writing(self.engine) as connection:
+            pg = await begun(connection)
+            chains = (await devices.chains(pg, self.scope)).items()
+            covered = await checkpoints.coverage(pg, self.scope)
+            allowed = await self._targets(connection, {no: chain.head.seq for no, chain in chains if chain.head})
+        return dominates(covered, {target.device: target.upto for target in allowed})
+
+    async def _pinned(self) -> bool:
+        async with writing(self.engine) as connection:
+            return await _pin(connection, self.scope, await self._covered_targets(connection))
+
+    async def _covered_targets(self, connection: AsyncConnection) -> list[Target]:
+        """What may go now, judged under the scope's lock."""
         pg = await begun(connection)
-        heads = {no: chain.head.seq for no, chain in (await devices.chains(pg, scope)).items() if chain.head}
-        covered = await checkpoints.coverage(pg, scope)
-        allowed = await _targets(connection, scope, heads)
-    return dominates(covered, {target.device: target.upto for target in allowed})
+        await scopes.hold(pg, self.scope)
+        return await self._targets(connection, await checkpoints.coverage(pg, self.scope))
 
+    async def _targets(self, connection: AsyncConnection, covered: Mapping[int, int]) -> list[Target]:
+        pg, targets = await driver(connection), []
+        chains = await devices.chains(pg, self.scope)
+        stable = await self._stable(connection, chains.values())
+        for no, chain in chains.items():
+            if stable is not None and no in covered:
+                assert chain.device_id is not None
+                upto = await gc.droppable(pg, self.scope, no, chain.device_id, covered[no], stable)
+                if upto is not None:
+                    targets.append(Target(no, chain.device_id, chain.dropped_below, upto))
+        return targets
 
-async def _pinned(engine: AsyncEngine, scope: int) -> bool:
-    async with writing(engine) as connection:
-        return await _pin(connection, scope, await _covered_targets(connection, scope))
+    async def _stable(self, connection: AsyncConnection, chains: Collection[Chain]) -> Hlc | None:
+        roster = await devices.roster(connection, self.scope)
+        if self.by_admin and not roster and all(is_hosted(chain.device_id or "") for chain in chains):
+            return max((chain.head.hlc for chain in chains if chain.head), default=None)
+        return stable_frontier(roster.values())
 
-
-async def _covered_targets(connection: AsyncConnection, scope: int) -> list[Target]:
-    """What may go now, judged under the scope's lock."""
-    pg = await begun(connection)
-    await scopes.hold(pg, scope)
-    return await _targets(connection, scope, await checkpoints.coverage(pg, scope))
-
-
-async def _targets(connection: AsyncConnection, scope: int, covered: Mapping[int, int]) -> list[Target]:
-    pg = await driver(connection)
-    stable = stable_frontier((await devices.roster(connection, scope)).values())
-    if stable is None:
-        return []
-    targets = []
-    for no, chain in (await devices.chains(pg, scope)).items():
-        assert chain.device_id is not None
-        if no in covered:
-            upto = await gc.droppable(pg, scope, no, chain.device_id, covered[no], stable)
-            if upto is not None:
-                targets.append(Target(no, chain.device_id, chain.dropped_below, upto))
-    return targets
+    async def _step(self, connection: AsyncConnection) -> tuple[str, int] | None:
+        """Drop a bounded part of what may go at this moment; None when nothing is left."""
+        targets = await self._covered_targets(connection)
+        if not targets or not await _pin(connection, self.scope, targets):
+            return None
+        target = targets[0]
+        upto = min(target.upto, target.floor + STEP - 1)
+        return target.device_id, await gc.drop(await driver(connection), self.scope, target.device, upto)
 
 
 async def _pin(connection: AsyncConnection, scope: int, targets: Sequence[Target]) -> bool:
@@ -105,13 +129,3 @@ async def _pin(connection: AsyncConnection, scope: int, targets: Sequence[Target
     if able:
         await checkpoints.point(pg, scope, base=max(able), latest=max(able))
     return bool(able)
-
-
-async def _step(connection: AsyncConnection, scope: int) -> tuple[str, int] | None:
-    """Drop a bounded part of what may go at this moment; None when nothing is left."""
-    targets = await _covered_targets(connection, scope)
-    if not targets or not await _pin(connection, scope, targets):
-        return None
-    target = targets[0]
-    upto = min(target.upto, target.floor + STEP - 1)
-    return target.device_id, await gc.drop(await driver(connection), scope, target.device, upto)

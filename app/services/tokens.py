@@ -7,10 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql import tokens
 from app.sql.tokens import NewToken
+from foldpoint.org_directory import check_account
 
 
 async def issue(connection: AsyncConnection, new: NewToken) -> tuple[int, str]:
-    """The token's number, and the token itself, which nothing can show again."""
+    """The token's number, and the token itself, which nothing can show again. Raises UnfitAccount."""
+    if new.account is not None:
+        check_account(new.account)
     secret = "fp_" + token_urlsafe(32)
     return await tokens.add(connection, new, sha256(secret.encode()).digest()), secret
 

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.services import retaining
 from app.services.access import Caller
-from app.services.collecting import collect, is_covered
+from app.services.collecting import Collecting
 from app.services.making_checkpoints import make_at_head
 from app.sql.scopes import is_plain
 
@@ -20,8 +20,9 @@ async def collect_and_retain(
     """
     if not await is_plain(engine, scope):
         return {"dropped": {}, "retention": None}
-    if not await is_covered(engine, scope):
+    collecting = Collecting(engine, scope, caller, by_admin=True)
+    if not await collecting.is_covered():
         await make_at_head(engine, scope)
-    dropped = await collect(engine, scope, caller)
+    dropped = await collecting.run()
     trim = await retaining.retain(engine, scope, as_of_ms)
     return {"dropped": dropped, "retention": trim and retaining.told(trim)}

@@ -18,9 +18,25 @@ class NewToken(NamedTuple):
     granter: bool = False
 
 
+class Grants(NamedTuple):
+    """What a token may publish beyond its role: `account`'s org public key, key wraps."""
+
+    role: str
+    account: str | None = None
+    granter: bool = False
+
+
 async def add(connection: AsyncConnection, new: NewToken, digest: bytes) -> int:
     added = insert(token).values(**new._asdict(), hash=digest).returning(token.c.id)
     return int((await connection.execute(added)).scalar_one())
+
+
+async def grants(connection: AsyncConnection, digest: bytes) -> Grants | None:
+    """None for an unknown or revoked token."""
+    columns = token.c.role, token.c.account, token.c.granter
+    standing = select(*columns).where(token.c.hash == digest, token.c.revoked_at.is_(None))
+    row = (await connection.execute(standing)).one_or_none()
+    return None if row is None else Grants(*row)
 
 
 async def every(connection: AsyncConnection) -> list[RowMapping]:

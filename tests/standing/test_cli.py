@@ -83,6 +83,15 @@ class TestToken:
         assert "'user.matt' would travel as 'user_matt', which already stands for 'user:matt'" in refused.stderr
         assert query(database_url, "select count(*) from token") == [(1,)]
 
+    @pytest.mark.parametrize("account", ["acc.ada", "acc ada", "ädä", "", "a" * 513])
+    def test_an_account_that_would_travel_as_another_is_refused(self, database_url: str, account: str) -> None:
+        arguments = ("--role", "device", "--scope", "acme", "--account", account)
+        refused = foldpoint("token", "create", *arguments, database_url=database_url)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("foldpoint: account: ")
+        assert "Traceback" not in refused.stderr
+        assert query(database_url, "select (select count(*) from token), (select count(*) from scope)") == [(0, 0)]
+
     @pytest.mark.parametrize(
         "arguments",
         [

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ from app.database import create_engine
 from app.migrate import LOCK, MigrationError, at_head, head, upgrade
 from app.sql.tables import metadata
 
+FIRST = import_module("migrations.versions.0001_ops")
 CATALOG = {
     "columns": """
         select attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull, attidentity::text,
@@ -104,6 +106,25 @@ async def test_a_second_upgrade_changes_nothing(database_url: str) -> None:
     before = await with_connection(database_url, read_schema)
     await upgrade(database_url)
     assert await with_connection(database_url, read_schema) == before
+
+
+async def test_a_database_of_the_first_revision_is_brought_to_this_one_with_its_rows(
+    empty_database_url: str, database_url: str
+) -> None:
+    def build(connection: Connection) -> None:
+        version = "create table alembic_version (version_num varchar(32) constraint alembic_version_pkc primary key)"
+        scope = "insert into scope (slug) values ('acme')"
+        for statement in (*FIRST.STATEMENTS, version, "insert into alembic_version values ('0001')", scope):
+            connection.execute(text(statement))
+
+    await with_connection(empty_database_url, build)
+    await upgrade(empty_database_url)
+    schemas = [await with_connection(url, read_schema) for url in (empty_database_url, database_url)]
+    assert schemas[0] == schemas[1]
+    slug = await with_connection(
+        empty_database_url, lambda connection: connection.scalar(text("select slug from scope"))
+    )
+    assert slug == "acme"
 
 
 async def test_four_processes_upgrade_an_empty_database_at_once(empty_database_url: str, database_url: str) -> None:

@@ -15,6 +15,12 @@ def read(response: httpx.Response) -> Any:
     return orjson.loads(response.content)
 
 
+def is_done(response: httpx.Response) -> bool:
+    """Whether a call succeeded that answers with nothing; the wire's client reads an empty body as null."""
+    assert (response.status_code, response.content) == (204, b""), response.text
+    return True
+
+
 def refused(response: httpx.Response, code: str, status: int | None = None) -> dict[str, Any]:
     """The body of a problem with this code, which must come as server.md §12 and the route's document say."""
     body: dict[str, Any] = orjson.loads(response.content)

@@ -9,15 +9,23 @@ import pytest
 
 from tests.fixtures.server import RunningServer
 from tests.fixtures.tokens import ClientOf, issue_token
+from tests.wire.org_keys import Directory
 
 
 @pytest.fixture
 async def client_of(server: RunningServer) -> AsyncIterator[ClientOf]:
-    """A client with a new token: of a role, for a scope, perhaps bound to a device."""
+    """A client with a new token: of a role, for a scope, perhaps bound to a device, perhaps with grants."""
     async with AsyncExitStack() as clients:
 
-        async def client(role: str, scope: str | None = None, device: str | None = None) -> httpx.AsyncClient:
-            token = await issue_token(server.database_url, role, scope, device)
+        async def client(
+            role: str,
+            scope: str | None = None,
+            device: str | None = None,
+            account: str | None = None,
+            *,
+            granter: bool = False,
+        ) -> httpx.AsyncClient:
+            token = await issue_token(server.database_url, role, scope, device, account, granter=granter)
             return await clients.enter_async_context(server.client(token.secret))
 
         yield client
@@ -36,3 +44,9 @@ async def database(server: RunningServer) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(server.database_url)
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+def directory(admin: httpx.AsyncClient, scope: str) -> Directory:
+    """The org-key directory of the test's scope, as an admin uses it."""
+    return Directory(admin, scope)

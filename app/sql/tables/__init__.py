@@ -10,8 +10,10 @@ Conventions that hold everywhere:
 
 from app.sql.tables.checkpoints import checkpoint, checkpoint_chunk, checkpoint_frontier, trim
 from app.sql.tables.executors import agent, claim_reset, intent, lease, run_seen
+from app.sql.tables.hosted import idempotency
 from app.sql.tables.metadata import metadata
 from app.sql.tables.ops import op, op_scope, record, registry_kind, stream
+from app.sql.tables.org_keys import org_key_wrap, org_public_key
 from app.sql.tables.scopes import device, scope, server, token
 
 __all__ = [
@@ -21,11 +23,14 @@ __all__ = [
     "checkpoint_frontier",
     "claim_reset",
     "device",
+    "idempotency",
     "intent",
     "lease",
     "metadata",
     "op",
     "op_scope",
+    "org_key_wrap",
+    "org_public_key",
     "record",
     "registry_kind",
     "run_seen",

@@ -5,6 +5,7 @@
 //! proves the scenarios themselves. Prints one JSON line per scenario; exits 1 if any fails.
 //! `fold` also asks the server's own read API and compares every answer with what the crate computes
 //! from the same ops (SEED picks the ops; SYNC_API is the API's base, e.g. http://127.0.0.1:8000/v1).
+mod hosted;
 mod hostile;
 mod past;
 mod unpublished;
@@ -201,8 +202,9 @@ fn converge(w: &World) -> R<Value> {
             return Err(format!("{} missing or unacked on the roster", d.device_id()));
         }
     }
+    let hosted = if w.loopback.is_some() { Value::Null } else { hosted::hosted(w, &mut devices)? };
     let st = devices[0].state();
-    Ok(json!({"pushed": pushed, "state_hash": hashes.iter().next(), "ops": devices[0].ops().len(),
+    Ok(json!({"hosted": hosted, "pushed": pushed, "state_hash": hashes.iter().next(), "ops": devices[0].ops().len(),
         "committed": st.committed_run_ids("agent-1"), "fencing_epoch": st.fencing_epoch("agent-1"),
         "resume_c1": st.resume_messages("c1").len(), "transcript_c1": st.transcript("c1").len()}))
 }
@@ -354,6 +356,14 @@ impl Api {
     }
     fn post(&self, path: &str) -> R<Value> {
         let resp = self.client.post(format!("{}/{}", self.base, path)).bearer_auth(&self.token).send().map_err(s)?;
+        let (status, text) = (resp.status(), resp.text().map_err(s)?);
+        if !status.is_success() {
+            return Err(format!("POST {path}: http {status}: {text}"));
+        }
+        serde_json::from_str(&text).map_err(|e| format!("POST {path}: {e}: {text}"))
+    }
+    fn post_json(&self, path: &str, body: &Value) -> R<Value> {
+        let resp = self.client.post(format!("{}/{}", self.base, path)).json(body).bearer_auth(&self.token).send().map_err(s)?;
         let (status, text) = (resp.status(), resp.text().map_err(s)?);
         if !status.is_success() {
             return Err(format!("POST {path}: http {status}: {text}"));

@@ -1,0 +1,178 @@
+"""Writes for clients that keep no op log: the server continues a chain of theirs (server.md §7, §11)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.problems import Problem
+from app.services.access import Caller, Right, reach_or_create, require, unbound
+from app.services.arrivals import Arrival
+from app.services.turns import Line, Turn
+from app.settings import Settings
+from app.sql import access, hosting, intents, pushing
+from app.sql.access import Asked, Locked
+from app.sql.hosting import Answered
+from app.sql.keys import stream_key
+from app.sql.ops import Appending
+from app.sql.pushing import Place
+from app.sql.transactions import Driver, exclusive, writing
+from app.sql.writes import Writes
+from foldpoint.admission import Bounds
+from foldpoint.hlc import CounterExhausted
+from foldpoint.hosted import Draft, Outcome, hosted_device, mint, turn_draft
+from foldpoint.op import Op
+from foldpoint.relay import Chain
+from foldpoint.slug import slug
+
+#: What a write says it would do once the lock is held, or the answer it ends in without an op.
+Plan = Callable[[Driver, int, int], Awaitable["list[Draft] | dict[str, Any]"]]
+
+
+class Once(NamedTuple):
+    """An idempotency key and the request it came with, as hashes."""
+
+    key: bytes
+    request: bytes
+
+    @classmethod
+    def of(cls, key: str, request: bytes) -> "Once":
+        return cls(sha256(key.encode()).digest(), sha256(request).digest())
+
+
+class _Scope(NamedTuple):
+    number: int
+    slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One call: `told` makes the answer of the ops that the plan led to."""
+
+    writer: str
+    plan: Plan
+    told: Callable[[Sequence[Op]], Any]
+    once: Once | None = None
+
+
+@dataclass(slots=True)
+class Hosting:
+    """Hosted writes of one server process. One call is one transaction."""
+
+    engine: AsyncEngine
+    settings: Settings
+
+    async def write(self, caller: Caller, scope: str, write: Write) -> bytes:
+        """Carry out a write; the answer as JSON. Raises Problem."""
+        asked = Asked(caller.token_hash, slug(scope))
+        while True:
+            async with exclusive(self.engine) as pg:
+                locked = (await access.lock(pg, [asked], wait=True)).get(asked)
+                if locked is not None and not unbound(locked.grant, scope):
+                    number = require(caller, locked.grant, scope, Right.WRITE).existing
+                    return await self._write(pg, _Scope(number, slug(scope)), locked, write)
+            async with writing(self.engine) as connection:
+                await reach_or_create(connection, caller, scope, Right.WRITE)
+
+    async def _write(self, pg: Driver, scope: _Scope, locked: Locked, write: Write) -> bytes:
+        if write.once is not None and (answer := await _answered(pg, scope.number, write.once, locked.now_ms)):
+            return answer
+        if locked.grant.mode == "sealed":
+            raise Problem("sealed_scope", "the server holds no keys of this scope, and nothing is written in the clear")
+        planned = await write.plan(pg, scope.number, locked.now_ms)
+        if isinstance(planned, list):
+            planned = write.told(await self._append(pg, scope, locked, write.writer, planned))
+        answer = orjson.dumps(planned)
+        if write.once is not None:
+            kept = Answered(write.once.request, answer)
+            await hosting.keep(pg, scope.number, write.once.key, kept, locked.now_ms)
+        return answer
+
+    async def _append(
+        self, pg: Driver, scope: _Scope, locked: Locked, writer: str, drafts: Sequence[Draft]
+    ) -> list[Op]:
+        device_id = hosted_device(writer, locked.grant.epoch)
+        place = Place(scope.number, device_id)
+        device = (await pushing.load(pg, [place], wait=True))[place]
+        chain = device.chain if device.chain.head is not None else Chain(device_id)
+        try:
+            ops = mint(chain, drafts, await hosting.witnessed(pg, scope.number), locked.now_ms)
+        except CounterExhausted as error:
+            raise Problem("clock_skew", f"no stamp is left: {error}", {"server_ms": locked.now_ms}) from error
+        self._refuse_large(ops)
+        bounds = replace(Bounds.of(locked.grant.mode, locked.now_ms, 0, 0), mode="plain")
+        for op in ops:
+            if (refusal := bounds.refuse(op)) is not None:
+                raise Problem(refusal.code, refusal.detail, refusal.facts)
+        writes, line = Writes(), Line(device, chain)
+        arrivals = [Arrival.of(op, place) for place, op in enumerate(ops)]
+        async with Appending(pg, writes) as appending:
+            await appending.start([arrival.row(scope.number, line.no) for arrival in arrivals])
+        for arrival in arrivals:
+            line.accept(arrival)
+        await Turn(scope.number, scope.slug, bounds, [], {device_id: line}).write(pg, writes)
+        await writes.send(pg)
+        return ops
+
+    def _refuse_large(self, ops: Sequence[Op]) -> None:
+        limits = self.settings.limits()
+        if len(ops) > limits["max_ops_per_request"]:
+            raise Problem("too_many_ops", f"{len(ops)} ops in one call", limits)
+        for op in ops:
+            if len(op.text()) > limits["max_op_bytes"]:
+                raise Problem("too_large", f"op {op.seq} is larger than {limits['max_op_bytes']} bytes", limits)
+
+
+async def _answered(pg: Driver, scope: int, once: Once, now_ms: int) -> bytes | None:
+    """What the same request was answered before. Raises invalid_request for another one with its key."""
+    before = await hosting.answered(pg, scope, once.key, now_ms)
+    if before is not None and before.request != once.request:
+        raise Problem("invalid_request", "this Idempotency-Key came with another request", {"path": "idempotency-key"})
+    return None if before is None else before.answer
+
+
+def drafts(ready: list[Draft]) -> Plan:
+    """A plan that writes these, whatever the scope holds."""
+
+    async def plan(_pg: Driver, _scope: int, _now_ms: int) -> list[Draft]:
+        return ready
+
+    return plan
+
+
+def turn(fields: dict[str, Any]) -> Plan:
+    """A plan that writes a turn. Raises Unreadable at once for what no transcript could show."""
+    turn_draft(fields, 0)
+
+    async def plan(_pg: Driver, _scope: int, now_ms: int) -> list[Draft]:
+        return [turn_draft(fields, now_ms)]
+
+    return plan
+
+
+def outcome(writer: str, recorded: Outcome, *, if_current: bool) -> Plan:
+    """A plan that records what became of a run: not over a commit, and if asked only as the lease's holder.
+
+    Raises stale_epoch (car-sync.md §8.7, §13.3).
+    """
+
+    async def plan(pg: Driver, scope: int, _now_ms: int) -> list[Draft] | dict[str, Any]:
+        run = recorded.agent_id, recorded.run_id
+        (committed,) = await intents.of_runs(pg, scope, intents.COMMITTED, [run])
+        if committed is not None and recorded.status != "committed":
+            return {"recorded": False, "reason": "already_committed"}
+        if if_current:
+            held = await hosting.lease_holder(pg, scope, stream_key(slug(recorded.agent_id)))
+            if held != (recorded.epoch, writer):
+                facts = {
+                    "claimed_epoch": recorded.epoch,
+                    "current_epoch": held and held.epoch,
+                    "current_holder": held and held.holder,
+                }
+                raise Problem("stale_epoch", "the writer does not hold the agent's lease at this epoch", facts)
+        return [recorded.draft()]
+
+    return plan
