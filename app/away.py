@@ -1,6 +1,7 @@
 """Database errors after which the same request may work: nothing of its last transaction was stored."""
 
 import asyncpg
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -29,8 +30,10 @@ AWAY: tuple[type[Exception], ...] = (
 )
 
 
+#: What the pool raises for a connection that cannot be made, where no statement of SQLAlchemy's is meant.
+NO_CONNECTION: type[Exception] = AsyncAdapt_asyncpg_dbapi.Error
 #: What a transaction may end in that `unavailable` can judge.
-DATABASE_ERRORS: tuple[type[Exception], ...] = (DBAPIError, *AWAY)
+DATABASE_ERRORS: tuple[type[Exception], ...] = (DBAPIError, NO_CONNECTION, *AWAY)
 
 
 #: No connection is to be had: the next try would only wait again.
@@ -53,4 +56,7 @@ def unreachable(error: BaseException) -> bool:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    return error.orig.__cause__ if isinstance(error, DBAPIError) and error.orig is not None else error
+    """What the driver said, inside of what SQLAlchemy made of it."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return error.orig.__cause__
+    return error.__cause__ if isinstance(error, NO_CONNECTION) else error

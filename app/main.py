@@ -70,7 +70,8 @@ def create_app(settings: Settings) -> FastAPI:
             raise RuntimeError("no FOLDPOINT_DATABASE_URL; `foldpoint serve` starts an embedded one")
         url = settings.database_url.get_secret_value()
         engine, patient = create_engine(url, settings.pool_size), create_engine(url, PATIENT, **NO_TIMEOUT)
-        app.state.server = Server(engine, patient, create_engine(url, 1), settings, await read_epoch(engine))
+        probe, watch = create_engine(url, 1), create_engine(url, 1)
+        app.state.server = Server(engine, patient, probe, watch, settings, await read_epoch(engine))
         app.state.server.background.start()
         yield
         await app.state.server.stop()

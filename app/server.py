@@ -1,6 +1,5 @@
 """What one server process has: its engine, its settings, and the pushes that wait in it."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -10,20 +9,24 @@ from app.services.hosting import Hosting
 from app.services.judging import Judging
 from app.services.open_streams import OpenStreams
 from app.services.push import Pusher
+from app.services.slots import Slots
 from app.settings import Settings
 
 #: Connections of one process for work on whole scopes.
 PATIENT = 6
+#: Whole scopes that are worked on at once; each takes up to two of those connections. Of one scope so much at most.
+AT_ONCE, EACH = PATIENT // 2, 2
 
 
 @dataclass(slots=True)
 class Server:
-    """`engine` is for what is over soon, `patient` for what reads a whole scope, under no time-out, and `probe`
-    for the questions whether the database answers and whether tokens still stand."""
+    """`engine` is for what is over soon, `patient` for what reads a whole scope, under no time-out, `probe` for the
+    question whether the database answers, and `watch` for the one whether tokens still stand."""
 
     engine: AsyncEngine
     patient: AsyncEngine
     probe: AsyncEngine
+    watch: AsyncEngine
     settings: Settings
     #: The server epoch, as last read.
     epoch: str
@@ -32,20 +35,22 @@ class Server:
     hosting: Hosting = field(init=False)
     background: Background = field(init=False)
     streams: OpenStreams = field(init=False)
-    #: Whole scopes that are worked on at once; each takes up to two of the patient connections.
-    whole: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PATIENT // 2))
+    whole: Slots = field(default_factory=lambda: Slots(AT_ONCE, EACH))
+    #: Whole conversations that are read at once: at most half of the connections that pushes need.
+    conversations: Slots = field(init=False)
 
     def __post_init__(self) -> None:
         self.pusher = Pusher(self.engine, self.settings)
+        most = self.settings.pool_size // 2
+        self.conversations = Slots(most, each=most)
         self.hosting = Hosting(self.engine, self.settings)
         self.judging = Judging(self.patient, self.whole)
-        self.background = Background(self.patient, self.whole, self.settings)
-        self.streams = OpenStreams(self.probe)
+        self.background = Background(self.engine, self.patient, self.whole, self.settings)
+        self.streams = OpenStreams(self.watch)
 
     async def stop(self) -> None:
         await self.background.stop()
         await self.judging.stop()
         await self.streams.stop()
-        await self.engine.dispose()
-        await self.patient.dispose()
-        await self.probe.dispose()
+        for engine in (self.engine, self.patient, self.probe, self.watch):
+            await engine.dispose()

@@ -1,7 +1,9 @@
 """What changed between two states, record by record."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import orjson
 
 from foldpoint.canonical import Json
 from foldpoint.state import AgentIntents, Entries, Record, SyncState
@@ -23,6 +25,11 @@ class Change(NamedTuple):
     @property
     def where(self) -> str:
         return ", ".join(f"{what} {name!r}" for what, name in self.place.items())
+
+    @property
+    def kind(self) -> str:
+        """`added`, `changed` or `gone`."""
+        return "added" if self.before is None else "gone" if self.after is None else "changed"
 
     def to_json(self) -> dict[str, Json]:
         """With `record`, or `before` and `after` if both are there."""
@@ -67,11 +74,14 @@ def _groups(before: SyncState, after: SyncState) -> Iterator[tuple[Place, Entrie
         yield {"agent": agent, "view": "committed_runs"}, old.committed_runs, new.committed_runs
 
 
-def difference(before: SyncState, after: SyncState) -> dict[str, list[Any]]:
-    """`added`, `changed` and `gone` records, and `fences`."""
-    found: dict[str, list[Any]] = {"added": [], "changed": [], "gone": [], "fences": []}
+def difference_members(before: SyncState, after: SyncState) -> Iterator[bytes]:
+    """The JSON members `added`, `changed`, `gone`, each a list of records, and `fences`, in pieces."""
+    found: dict[str, list[bytes]] = {"added": [], "changed": [], "gone": [], "fences": []}
     for change in changes(before, after):
-        name = "added" if change.before is None else "gone" if change.after is None else "changed"
-        found[name].append(change.to_json())
-    found["fences"] = [change._asdict() for change in fence_changes(before, after)]
-    return found
+        found[change.kind].append(orjson.dumps(change.to_json()))
+    found["fences"] = [orjson.dumps(change._asdict()) for change in fence_changes(before, after)]
+    for lead, (name, texts) in zip((b"", b",", b",", b","), found.items(), strict=True):
+        yield b'%b"%b":[' % (lead, name.encode())
+        for number, text in enumerate(texts):
+            yield b"," + text if number else text
+        yield b"]"

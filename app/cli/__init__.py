@@ -2,19 +2,33 @@
 
 import sys
 
+import asyncpg
 import typer
 from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
+from app.away import NO_CONNECTION
 from app.cli import migrate, serve, token, upkeep, verify
 from app.database import DatabaseUrlError
 from app.migrate import MigrationError
 from app.postgres_binaries import PostgresError
+from app.problems import Problem
 from app.sql.scopes import ScopeNameTaken
 from foldpoint.org_directory import UnfitAccount
 
 #: Errors whose message says enough without a traceback.
-EXPLAINED = (DatabaseUrlError, MigrationError, OSError, PostgresError, ScopeNameTaken, UnfitAccount, ValidationError)
+EXPLAINED = (
+    asyncpg.PostgresError,
+    DatabaseUrlError,
+    MigrationError,
+    NO_CONNECTION,
+    OSError,
+    PostgresError,
+    Problem,
+    ScopeNameTaken,
+    UnfitAccount,
+    ValidationError,
+)
 
 commands = typer.Typer(
     help="Foldpoint, a self-hosted sync server for AI-agent state.",

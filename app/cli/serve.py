@@ -21,8 +21,8 @@ SHORTEST_ADMIN_TOKEN = 16
 #: Requests still running this long after a stop are cut; what they committed stays.
 STOP_SECONDS = 10
 
-#: What a process needs beside its pool: patient work, the probe, and a command or two.
-SPARE_CONNECTIONS = PATIENT + 4
+#: What a process needs beside its pool: patient work, the probe, the watch over tokens, and a command or two.
+SPARE_CONNECTIONS = PATIENT + 5
 
 
 def serve(

@@ -4,10 +4,9 @@ from typing import Annotated
 import typer
 
 from app.cli.database import DataDir, database, whole_scopes
-from app.services.making_checkpoints import make_at_head
-from app.services.upkeep import collect_and_retain
+from app.services.upkeep import checkpoint_now, collect_and_retain, is_plain
 from app.settings import Settings
-from app.sql.scopes import is_plain, listed
+from app.sql.scopes import listed
 
 Scope = Annotated[str | None, typer.Option(help="One scope by name or slug; otherwise all.")]
 
@@ -34,7 +33,7 @@ async def _checkpoint(url: str, scope: str | None) -> None:
             if not await is_plain(engine, number):
                 typer.echo(f"{name}: no checkpoint of a scope that is sealed or empty", err=True)
             else:
-                made = await make_at_head(engine, number)
+                made = await checkpoint_now(engine, number)
                 typer.echo(f"{name}: {made.hash}")
 
 

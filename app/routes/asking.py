@@ -1,7 +1,7 @@
 """What a request carries: the server, the caller, the body; and how an answer leaves."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -12,10 +12,10 @@ from pydantic import AfterValidator, StrictStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.types import Send
 
-from app.problems import Problem
+from app.problems import BrokenOff, Problem
 from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
-from app.services.open_streams import Revoked
+from app.services.open_streams import Revoked, Unchecked
 from app.services.spool import Spool
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
@@ -72,8 +72,16 @@ class Asking:
     @asynccontextmanager
     async def reading_whole(self, scope: str) -> AsyncIterator[Work]:
         """As `reading`, for a whole scope: it may take long, and waits for others that do."""
-        async with self.server.whole, reading(self.server.patient) as connection:
+        async with self.server.whole.take(slug(scope)), reading(self.server.patient) as connection:
             yield Work(connection, await reach(connection, self.caller, scope, Right.READ))
+
+    @asynccontextmanager
+    async def reading_conversation(self, scope: str, limit: int | None) -> AsyncIterator[Work]:
+        """As `reading`, for turns of a conversation; without a limit it may take long, and pushes go before."""
+        async with AsyncExitStack() as slot:
+            if limit is None:
+                await slot.enter_async_context(self.server.conversations.take(slug(scope)))
+            yield await slot.enter_async_context(self.reading(scope))
 
     @asynccontextmanager
     async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:
@@ -137,6 +145,7 @@ class Streamed(StreamingResponse):
     """An answer that is sent piece by piece. It breaks off once its caller's token is revoked.
 
     It begins with its first piece: what fails before that is answered as a problem, and given up if the client leaves.
+    `overtaken` raises the problem of an answer whose rows were dropped before it began.
     """
 
     def __init__(
@@ -146,9 +155,11 @@ class Streamed(StreamingResponse):
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         media_type: str = "application/json",
+        *,
+        overtaken: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(text, status, headers, media_type)
-        self._asking, self._text = asking, text
+        self._asking, self._text, self._overtaken = asking, text, overtaken
 
     async def stream_response(self, send: Send) -> None:
         begun = False
@@ -158,10 +169,19 @@ class Streamed(StreamingResponse):
                 begun = True
                 self.body_iterator = _continued(first, text)
                 await super().stream_response(send)
-        except Revoked as error:
-            if begun:
-                raise
+        except BrokenOff as error:
+            if not begun:
+                await self._refuse(error)
+            raise
+
+    async def _refuse(self, error: BrokenOff) -> None:
+        """Raises the problem of what was broken off before it began, if there is one."""
+        if isinstance(error, Revoked):
             raise revoked() from error
+        if isinstance(error, Unchecked):
+            raise Problem("unavailable", str(error)) from error
+        if self._overtaken is not None:
+            await self._overtaken()
 
 
 async def _continued(first: bytes, text: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -1,11 +1,12 @@
 """Stored checkpoints: a list, and each text, resumable by byte ranges."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 from fastapi import APIRouter, Header, Query, Response
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, Streamed, answer
+from app.routes.asking import Asking, AskingDep, Streamed, answer
 from app.routes.byte_ranges import is_held, span
 from app.routes.documents import CHECKPOINT, CURSORS, LATEST, gives
 from app.routes.lines import CURSOR, NDJSON
@@ -14,8 +15,9 @@ from app.services.checkpoint_entries import cursor_after, entries, gone
 from app.services.checkpoint_lines import stored_lines
 from app.services.checkpoint_text import stored_text
 from app.services.cursors import invalid_cursor
-from app.services.making_checkpoints import make_at_head
+from app.services.upkeep import checkpoint_now
 from app.sql import checkpoints
+from foldpoint.slug import slug
 
 router = APIRouter(prefix="/v1/scopes/{scope}/checkpoints", tags=["checkpoints"])
 
@@ -62,8 +64,8 @@ async def make(asking: AskingDep, scope: str) -> Response:
         cursors = work.reach.cursors
         if work.reach.mode == "sealed":
             raise Problem("sealed_scope", "sealing devices refuse every checkpoint, so none is made")
-    async with asking.server.whole:
-        stored = await make_at_head(asking.server.patient, cursors.scope)
+    async with asking.server.whole.take(slug(scope)):
+        stored = await checkpoint_now(asking.server.patient, cursors.scope, asking.caller)
     async with asking.reading(scope) as work:
         return answer((await entries(await work.pg(), cursors, [stored]))[0])
 
@@ -76,7 +78,7 @@ async def make(asking: AskingDep, scope: str) -> Response:
         304: {"description": "The client has it"},
     },
 )
-async def one(
+async def checkpoint(
     asking: AskingDep,
     scope: str,
     checkpoint_hash: str,
@@ -100,7 +102,9 @@ async def one(
         cursor = await cursor_after(pg, cursors, stored)
     if NDJSON in accept:
         lines = stored_lines(asking.server.engine, stored, cursor)
-        return Streamed(asking, lines, headers={CURSOR: cursor}, media_type=NDJSON)
+        return Streamed(
+            asking, lines, headers={CURSOR: cursor}, media_type=NDJSON, overtaken=partial(_gone, asking, scope)
+        )
     etag = f'"{stored.hash}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Vary": "Accept", CURSOR: cursor}
     if is_held(if_none_match, etag):
@@ -111,4 +115,10 @@ async def one(
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{stored.size}"
     text = stored_text(asking.server.engine, stored, start, stop)
-    return Streamed(asking, text, 200 if part is None else 206, headers)
+    return Streamed(asking, text, 200 if part is None else 206, headers, overtaken=partial(_gone, asking, scope))
+
+
+async def _gone(asking: Asking, scope: str) -> NoReturn:
+    """Raises cursor_gone, for a checkpoint whose text was removed before any of it was sent."""
+    async with asking.reading(scope) as work:
+        raise await gone(await work.pg(), work.reach.cursors)

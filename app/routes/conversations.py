@@ -72,7 +72,7 @@ async def transcript(
 
     `before` and `after` are cursors of an earlier answer, for the turns next to it; `at` is a past frontier.
     """
-    async with asking.reading(scope) as work:
+    async with asking.reading_conversation(scope, limit) as work:
         cursors = work.reach.cursors
         pg, until = await work.pg(), await _until(await work.pg(), cursors.scope, at)
         window = telling.Window(cursors.read(before, listing.place), cursors.read(after, listing.place), limit, until)
@@ -90,7 +90,7 @@ async def resume(
 
     With a limit only the last so many turns are used, with `at` only those of a past frontier.
     """
-    async with asking.reading(scope) as work:
+    async with asking.reading_conversation(scope, limit) as work:
         pg, number = await work.pg(), work.reach.existing
         window = telling.Window(limit=limit, until=await _until(pg, number, at))
         spool = await telling.resume(pg, number, conversation, window)

@@ -12,7 +12,7 @@ Frontier = dict[str, int]
 WHAT = 'A frontier: a JSON object of device to the highest seq, like {"laptop": 41}.'
 
 
-def read(text: str) -> Frontier:
+def read_frontier_text(text: str) -> Frontier:
     """Raises invalid_request."""
     try:
         return read_frontier(read_body(text.encode()))
@@ -21,7 +21,7 @@ def read(text: str) -> Frontier:
 
 
 async def at_of(at: Annotated[str | None, Query(description=WHAT)] = None) -> Frontier | None:
-    return None if at is None else read(at)
+    return None if at is None else read_frontier_text(at)
 
 
 #: The past that is asked about; None is now.

@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.problems import Problem
-from app.routes.asking import Asking, AskingDep, Streamed, answer
+from app.routes.asking import Asking, AskingDep, Streamed, answer, sent
 from app.routes.documents import CURSORS, RECORD, gives
-from app.routes.frontiers import WHAT, AtDep, read
+from app.routes.frontiers import WHAT, AtDep, read_frontier_text
 from app.services import listing
 from app.services.whole_state import diff_answer, hash_answer, state_answer, state_at_answer
 from foldpoint.surfaces import BY_NAME, Tier, registry
@@ -36,7 +36,8 @@ async def state(asking: AskingDep, scope: str, at: AtDep = None) -> Response:
     if at is None:
         return Streamed(asking, _state(asking, scope))
     async with asking.reading_whole(scope) as work:
-        return answer_bytes(await state_at_answer(await work.pg(), work.reach.existing, at))
+        spool = await state_at_answer(await work.pg(), work.reach.existing, at)
+    return sent(asking, spool)
 
 
 async def _state(asking: Asking, scope: str) -> AsyncGenerator[bytes]:
@@ -44,10 +45,6 @@ async def _state(asking: Asking, scope: str) -> AsyncGenerator[bytes]:
         spool = await state_answer(await work.pg(), work.reach.existing)
     async for piece in spool.pieces():
         yield piece
-
-
-def answer_bytes(text: bytes) -> Response:
-    return Response(text, media_type="application/json")
 
 
 @router.get(
@@ -82,9 +79,10 @@ async def diff(
     new: Annotated[str, Query(alias="to", description=WHAT)],
 ) -> Response:
     """What changed in the state from one frontier to another, record by record."""
-    between = read(old), read(new)
+    between = read_frontier_text(old), read_frontier_text(new)
     async with asking.reading_whole(scope) as work:
-        return answer(await diff_answer(await work.pg(), work.reach.existing, *between))
+        spool = await diff_answer(await work.pg(), work.reach.existing, *between)
+    return sent(asking, spool)
 
 
 @router.get("/log/{surface}", responses=gives({"records": [RECORD], "cursor": None}, "not_found", *CURSORS))

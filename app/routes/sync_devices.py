@@ -1,12 +1,13 @@
 """The device wire: a device's own calls (car-sync.md §12.3). Each is a contact, even if it then fails."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 
 import orjson
 from fastapi import APIRouter, Response
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, BodyDep, DeviceDep, Streamed, answer, read_body, unreadable
+from app.routes.asking import Asking, AskingDep, BodyDep, DeviceDep, Streamed, answer, read_body, unreadable
 from app.routes.documents import EMITTED, ENTRY, FRONTIER, HLC, OPS, PUSH, REFUSED_OPS, gives, takes
 from app.server import Server
 from app.services import roster
@@ -56,10 +57,16 @@ async def pull(asking: AskingDep, scope: str, device: DeviceDep, body: BodyDep) 
         since = read_frontier(read_body(body))
     except Unreadable as error:
         raise unreadable(error) from error
+    number, pulled = await _begun(asking, scope, since)
+    text = _pull_text(asking.server, number, pulled)
+    return Streamed(asking, text, overtaken=partial(_begun, asking, scope, since))
+
+
+async def _begun(asking: Asking, scope: str, since: Mapping[str, int]) -> tuple[int, Pull]:
+    """The scope's number, and what a pull will send. Raises frontier_truncated."""
     async with asking.reading(scope, Right.SYNC) as work:
         number = work.reach.existing
-        pulled = await begin_pull(await work.pg(), number, since, sealed=work.reach.mode == "sealed")
-    return Streamed(asking, _pull_text(asking.server, number, pulled))
+        return number, await begin_pull(await work.pg(), number, since, sealed=work.reach.mode == "sealed")
 
 
 async def _pull_text(server: Server, scope: int, pulled: Pull) -> AsyncGenerator[bytes]:

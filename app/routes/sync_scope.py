@@ -1,15 +1,20 @@
 """The device wire: what belongs to a scope and to no device (car-sync.md §12.3)."""
 
+from collections.abc import AsyncGenerator
+
 from fastapi import APIRouter, Response
 
 from app.problems import Problem
-from app.routes.asking import AskingDep, BodyDep, Streamed, answer
+from app.routes.asking import Asking, AskingDep, BodyDep, Streamed, answer
 from app.routes.documents import CHECKPOINT, ENTRY, LATEST, STAMP, gives, takes
 from app.services.access import Right
 from app.services.checkpoint_text import stored_text
 from app.services.collecting import Collecting
+from app.services.reading_ops import Overtaken
 from app.sql import checkpoints, devices
+from app.sql.checkpoints import Stored
 from foldpoint.relay import stable_frontier
+from foldpoint.slug import slug
 
 router = APIRouter(prefix="/sync/{scope}", tags=["device wire"])
 
@@ -38,13 +43,33 @@ async def put_checkpoint(asking: AskingDep, scope: str, body: BodyDep) -> Respon
 @router.get("/checkpoints/latest", responses=gives(LATEST, "not_found", schema=CHECKPOINT))
 async def latest_checkpoint(asking: AskingDep, scope: str) -> Response:
     """The checkpoint a device bootstraps from, or null."""
+    latest = await _latest(asking, scope)
+    return answer(None) if latest is None else Streamed(asking, _latest_text(asking, scope, latest))
+
+
+async def _latest(asking: Asking, scope: str) -> Stored | None:
     async with asking.reading(scope) as work:
         if work.reach.scope is None or work.reach.mode == "sealed":
-            return answer(None)
-        latest = await checkpoints.latest(await work.pg(), work.reach.scope)
-    if latest is None:
-        return answer(None)
-    return Streamed(asking, stored_text(asking.server.engine, latest))
+            return None
+        return await checkpoints.latest(await work.pg(), work.reach.scope)
+
+
+async def _latest_text(asking: Asking, scope: str, latest: Stored) -> AsyncGenerator[bytes]:
+    """The text of the latest, of a later one if it is removed before any of it is sent. Raises Overtaken."""
+    begun = False
+    while True:
+        try:
+            async for piece in stored_text(asking.server.engine, latest):
+                begun = True
+                yield piece
+            return
+        except Overtaken:
+            if begun:
+                raise
+            later = await _latest(asking, scope)
+            if later is None or later.id == latest.id:
+                raise
+            latest = later
 
 
 @router.get("/roster", responses=gives([ENTRY], "not_found"))
@@ -71,5 +96,5 @@ async def gc(asking: AskingDep, scope: str) -> Response:
         number, sealed = work.reach.scope, work.reach.mode == "sealed"
     if number is None or sealed:
         return answer({"dropped": {}})
-    async with asking.server.whole:
+    async with asking.server.whole.take(slug(scope)):
         return answer({"dropped": await Collecting(asking.server.patient, number, asking.caller).run()})

@@ -7,11 +7,12 @@ from fastapi import APIRouter, Query, Response
 from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, answer, read_body
 from app.routes.documents import gives, takes
-from app.services import retaining
+from app.services import policies
 from app.services.access import Right
 from app.services.upkeep import collect_and_retain
 from app.sql import scopes
 from foldpoint.canonical import U64_MAX, canonical
+from foldpoint.slug import slug
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["upkeep"])
 
@@ -45,15 +46,15 @@ async def gc(
     """
     async with asking.writing(scope, Right.ADMIN) as work:
         number = work.reach.existing
-    async with asking.server.whole:
+    async with asking.server.whole.take(slug(scope)):
         return answer(await collect_and_retain(asking.server.patient, number, as_of_ms, asking.caller))
 
 
 @router.get("/retention", responses=gives({"policy": POLICY, "last": TRIM}, "not_found"))
-async def get(asking: AskingDep, scope: str) -> Response:
+async def retention_of(asking: AskingDep, scope: str) -> Response:
     """The policy that is set, null without one, and what retention did last."""
     async with asking.reading(scope, Right.ADMIN) as work:
-        return answer(await retaining.report(await work.pg(), work.reach.existing))
+        return answer(await policies.report(await work.pg(), work.reach.existing))
 
 
 @router.put(
@@ -61,17 +62,17 @@ async def get(asking: AskingDep, scope: str) -> Response:
     openapi_extra=takes(POLICY_SCHEMA),
     responses=gives({"policy": POLICY, "last": None}, "not_found", "sealed_scope", "too_large"),
 )
-async def put(asking: AskingDep, scope: str, body: BodyDep) -> Response:
+async def set_retention(asking: AskingDep, scope: str, body: BodyDep) -> Response:
     """Set the policy, or none with `null`. The next GC applies it, to what is below the floor.
 
     From then on state hashes differ from those of devices that keep everything, and their checkpoints are refused;
     time travel below the trimmed checkpoint is 410. Committed runs, intents and registries are never trimmed.
     """
     value = read_body(body)
-    policy = None if value is None else canonical(retaining.read_valid_policy(value).to_json()).decode()
+    policy = None if value is None else canonical(policies.read_valid_policy(value).to_json()).decode()
     async with asking.writing(scope, Right.ADMIN) as work:
         if work.reach.mode == "sealed":
             raise Problem("sealed_scope", "the records of a sealed scope are its devices' to trim")
         pg = await work.pg()
         await scopes.put_retention(pg, work.reach.existing, policy)
-        return answer(await retaining.report(pg, work.reach.existing))
+        return answer(await policies.report(pg, work.reach.existing))

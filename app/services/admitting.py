@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,6 +14,7 @@ from app.settings import Settings
 from app.sql import access, devices, pushing
 from app.sql.access import Asked, Locked
 from app.sql.ops import Appending
+from app.sql.pushing import Device, Named, Place
 from app.sql.transactions import Driver, exclusive, writing
 from app.sql.writes import Writes
 from foldpoint.admission import Bounds
@@ -27,20 +28,23 @@ class Share:
     scope: str
     batches: Sequence[Batch]
 
-    def __len__(self) -> int:
-        return sum(len(batch) for batch in self.batches)
-
     def asked(self, batch: Batch) -> Asked:
         return Asked(batch.caller.token_hash, slug(self.scope))
+
+    def named(self, batch: Batch) -> Named:
+        return Named(batch.caller.token_hash, slug(self.scope), batch.device)
 
 
 async def admit(engine: AsyncEngine, settings: Settings, share: Share) -> Answers:
     """Admit batches of one scope once its lock is free, and make it if need be; committed when this returns."""
+    asked = [share.asked(batch) for batch in share.batches]
     while True:
         async with exclusive(engine) as pg:
-            (answers,) = await _admit(pg, settings, [share], wait=True)
-        if answers is not None:
-            return answers
+            locked = await access.lock(pg, list(dict.fromkeys(asked)))
+            turn = _begin(share, [locked.get(one) for one in asked], settings)
+            if turn is not None:
+                found = await pushing.load(pg, list(dict.fromkeys(turn.places())))
+                return (await _take(pg, settings, [turn], found))[0]
         if (problems := await _create(engine, share)) is not None:
             return problems
 
@@ -50,47 +54,40 @@ async def admit_free(engine: AsyncEngine, settings: Settings, shares: Sequence[S
 
     None for a scope that must be admitted by itself: it, or a device of it, is locked or does not exist yet.
     """
+    named = [[share.named(batch) for batch in share.batches] for share in shares]
     async with exclusive(engine) as pg:
-        return await _admit(pg, settings, shares, wait=False)
+        free = await pushing.lock_free(pg, list(dict.fromkeys(chain.from_iterable(named))))
+        locked = {one: found for one, (found, _) in free.items()}
+        found = {Place(scope.number, one.device): device for one, (scope, device) in free.items()}
+        turns = [
+            _begin(share, [locked.get(one) for one in own], settings) for share, own in zip(shares, named, strict=True)
+        ]
+        answers = iter(await _take(pg, settings, [turn for turn in turns if turn is not None], found))
+        return [None if turn is None else next(answers) for turn in turns]
 
 
-async def _admit(pg: Driver, settings: Settings, shares: Sequence[Share], *, wait: bool) -> list[Answers | None]:
-    asked = dict.fromkeys(share.asked(batch) for share in shares for batch in share.batches)
-    locked = await access.lock(pg, list(asked), wait=wait)
-    turns = [_begin(share, locked, settings) for share in shares]
-    places = dict.fromkeys(place for turn in turns if turn is not None for place in turn.places())
-    found = await pushing.load(pg, list(places), wait=wait)
-    answers: list[Answers | None] = []
-    writes = Writes()
-    async with Appending(pg, writes) as appending:
-        for i, turn in enumerate(turns):
-            if turn is None or any(place not in found for place in turn.places()):
-                turns[i] = None
-                answers.append(None)
-            else:
-                answers.append(await turn.take(pg, found, appending))
-    taken = [turn for turn in turns if turn is not None]
-    for turn in taken:
-        await turn.write(pg, writes)
-    await writes.send(pg)
-    for turn in taken:
-        if turn.contact:
-            await devices.evict(pg, turn.scope, settings.eviction_horizon_ms)
-    return answers
-
-
-def _begin(share: Share, locked: Mapping[Asked, Locked], settings: Settings) -> Turn | None:
+def _begin(share: Share, locked: Sequence[Locked | None], settings: Settings) -> Turn | None:
     """None without the scope's lock, or if the scope is not bound yet to the raw name it is given."""
-    held = [locked.get(share.asked(batch)) for batch in share.batches]
-    known = [one for one in held if one is not None and not unbound(one.grant, share.scope)]
+    known = [one for one in locked if one is not None and not unbound(one.grant, share.scope)]
     if len(known) < len(share.batches):
         return None
     first = known[0]
-    assert first.grant.scope is not None
-    mode: Any = first.grant.mode
-    bounds = Bounds.of(mode, first.now_ms, settings.max_clock_skew_ms, first.max_wall_ms)
+    bounds = Bounds.of(first.grant.mode, first.now_ms, settings.max_clock_skew_ms, first.max_wall_ms)
     batches = [(batch, _reach(batch, one, share.scope)) for batch, one in zip(share.batches, known, strict=True)]
-    return Turn(first.grant.scope, slug(share.scope), bounds, batches)
+    return Turn(first.number, slug(share.scope), bounds, batches)
+
+
+async def _take(pg: Driver, settings: Settings, turns: Sequence[Turn], found: Mapping[Place, Device]) -> list[Answers]:
+    writes = Writes()
+    async with Appending(pg, writes) as appending:
+        answers = [await turn.take(pg, found, appending) for turn in turns]
+    for turn in turns:
+        await turn.write(pg, writes)
+    await writes.send(pg)
+    for turn in turns:
+        if turn.contact:
+            await devices.evict(pg, turn.scope, settings.eviction_horizon_ms)
+    return answers
 
 
 def _reach(batch: Batch, locked: Locked, scope: str) -> Reach | Problem:

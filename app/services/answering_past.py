@@ -7,19 +7,25 @@ from app.problems import Problem
 from app.services.access import Reach
 from app.services.answering import Run, open_intents
 from app.services.past import Past, locate, stored_intents
-from app.sql import ops
+from app.sql import checkpoints, ops, seen
+from app.sql.histories import Stamp
 from app.sql.transactions import Driver
 from foldpoint.fold import fold_onto
 from foldpoint.op import Op, read_op
-from foldpoint.run_seen import newest, sightings, status_of
-from foldpoint.state import SyncState
+from foldpoint.run_seen import sightings, status_of
+from foldpoint.state import Record, SyncState
 from foldpoint.surfaces import intent
+
+#: Below every stamp.
+NOTHING: Stamp = (-1, 0)
 
 
 async def committed_at(pg: Driver, reach: Reach, run: Run, frontier: Mapping[str, int]) -> dict[str, Any]:
     """A run's answer as it was at a frontier. Raises frontier_collected, and sealed_scope.
 
-    That it committed is told from a checkpoint and the ops after it; any other status needs every op.
+    That it committed is told from a checkpoint and the ops after it; any other status needs every op. `intent` is the
+    newest one of that past that is still known: where ops were dropped, an older one than it was, or none, if a later
+    one at the same epoch took its place in run_seen.
     """
     scope, (agent, run_id) = reach.existing, run
     past = await _all_ops(pg, scope, frontier) or await locate(pg, scope, frontier)
@@ -31,9 +37,33 @@ async def committed_at(pg: Driver, reach: Reach, run: Run, frontier: Mapping[str
         open_intents(reach)
         if past.start is not None:
             raise Problem("frontier_collected", "only that a run committed is still known of this frontier")
-    seen = sightings(own)
-    last = newest(seen)
-    return {"status": status_of(record, seen), "record": record and record.to_json(), "intent": last and last.to_json()}
+    found = sightings(own)
+    known = [] if past.start is None else await _seen_by(pg, scope, run, past)
+    last = max([*found.values(), *known], default=None)
+    return {
+        "status": status_of(record, found),
+        "record": record and record.to_json(),
+        "intent": last and last.to_json(),
+    }
+
+
+async def _seen_by(pg: Driver, scope: int, run: Run, past: Past) -> list[Record]:
+    """What run_seen keeps of a run at or below a frontier: a chain's stamps rise with its seqs."""
+    (kept,) = await seen.of_runs(pg, scope, [run])
+    last = await _last_stamps(pg, scope, past)
+    return [record for record in kept.values() if record.hlc[:2] <= last.get(record.hlc.device_id, NOTHING)]
+
+
+async def _last_stamps(pg: Driver, scope: int, past: Past) -> dict[str, Stamp]:
+    """The stamp of each device's last op of a frontier; an op that was dropped is one that the start ends with."""
+    assert past.start is not None
+    held = await ops.stamps(pg, scope, past.upto)
+    start = await checkpoints.frontier(pg, scope, past.start)
+    return {
+        device: held[no] if no in held else start[device].hlc[:2]
+        for device, no in past.numbers.items()
+        if no in past.upto
+    }
 
 
 async def _all_ops(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Past | None:

@@ -2,37 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.away import DATABASE_ERRORS, unavailable
 from app.services.making_checkpoints import make_if_due
+from app.services.retaining import Retaining
+from app.services.slots import Slots
 from app.services.upkeep import collect_and_retain
 from app.settings import Settings
-from app.sql import making, scopes
+from app.sql import making, scopes, trims
 from app.sql.transactions import exclusive
 
 log = logging.getLogger("foldpoint")
 
-#: Seconds between two looks for scopes whose checkpoint is due.
+#: Seconds between two looks for scopes whose checkpoint is due, or whose retention was cut short.
 LOOK_S = 2
 
 
 @dataclass(slots=True)
 class Background:
-    """The tasks of one process. Processes may run them side by side: each piece of work is judged under a lock."""
+    """The tasks of one process. Processes may run them side by side: each piece of work is judged under a lock.
+
+    It looks by the engine for quick work and works by the patient one.
+    """
 
     engine: AsyncEngine
-    whole: asyncio.Semaphore
+    patient: AsyncEngine
+    whole: Slots
     settings: Settings
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
-        if self.settings.checkpoint_every:
-            self.tasks.append(asyncio.create_task(_repeat(self._checkpoints, LOOK_S)))
+        self.tasks.append(asyncio.create_task(_repeat(self._look, LOOK_S)))
         if self.settings.gc_interval_s:
             self.tasks.append(asyncio.create_task(_repeat(self._collect, self.settings.gc_interval_s)))
 
@@ -41,25 +46,39 @@ class Background:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    async def _checkpoints(self) -> None:
+    async def _look(self) -> None:
+        every = self.settings.checkpoint_every
         async with exclusive(self.engine) as pg:
-            due = await making.due(pg, self.settings.checkpoint_every)
-        for scope in due:
-            async with self.whole:
-                await make_if_due(self.engine, scope, self.settings.checkpoint_every)
+            cut_short = await trims.cut_short(pg)
+            due = await making.due(pg, every) if every else []
+        await self._each(cut_short, lambda scope: Retaining(self.patient, scope).finish())
+        await self._each(due, lambda scope: make_if_due(self.patient, scope, every))
 
     async def _collect(self) -> None:
-        for scope, _ in await scopes.listed(self.engine):
-            async with self.whole:
-                await collect_and_retain(self.engine, scope)
+        numbers = [number for number, _ in await scopes.listed(self.engine)]
+        await self._each(numbers, lambda scope: collect_and_retain(self.patient, scope))
+
+    async def _each(self, numbers: Iterable[int], work: Callable[[int], Awaitable[object]]) -> None:
+        """Do a piece of work per scope; one that fails keeps none of the others from it."""
+        for number in numbers:
+            async with self.whole.take(number, None):
+                await _tried(partial(work, number), f"scope {number}")
 
 
-async def _repeat(work: Callable[[], Awaitable[None]], every_s: float) -> None:
-    for _ in count():
+async def _repeat(work: Callable[[], Awaitable[object]], every_s: float) -> None:
+    while True:
         await asyncio.sleep(every_s)
-        try:
-            await work()
-        except (DBAPIError, OSError) as error:
-            log.warning("background work waits for the database: %s", type(error).__name__)
-        except Exception:
-            log.exception("background work failed, and is tried again")
+        await _tried(work, "looking for work")
+
+
+async def _tried(work: Callable[[], Awaitable[object]], what: str) -> None:
+    """Do it; what goes wrong is logged, and tried again another time."""
+    try:
+        await work()
+    except DATABASE_ERRORS as error:
+        if unavailable(error) is not None:
+            log.warning("background work on %s waits for the database: %s", what, type(error).__name__)
+        else:
+            log.exception("background work failed: %s", what)
+    except Exception:
+        log.exception("background work failed: %s", what)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.services.access import Caller, still_known
 from app.services.making_checkpoints import make_at_head
 from app.sql import checkpoints, devices, gc, scopes
-from app.sql.transactions import begun, driver, writing
+from app.sql.transactions import begun, driver, reading, writing
 from foldpoint.frontier import dominates, join
 from foldpoint.hlc import Hlc
 from foldpoint.hosted import is_hosted
@@ -51,7 +51,7 @@ class Collecting:
         one checkpoint only.
         """
         if not await self._pinned():
-            await make_at_head(self.engine, self.scope)
+            await make_at_head(self.engine, self.scope, self.caller)
             await self._pinned()
         dropped: Counter[str] = Counter()
         while True:
@@ -65,7 +65,7 @@ class Collecting:
 
     async def is_covered(self) -> bool:
         """Whether stored checkpoints cover all that may go, so that `run` will not stop short of it."""
-        async with writing(self.engine) as connection:
+        async with reading(self.engine) as connection:
             pg = await begun(connection)
             chains = (await devices.chains(pg, self.scope)).items()
             covered = await checkpoints.coverage(pg, self.scope)
@@ -79,7 +79,8 @@ class Collecting:
     async def _covered_targets(self, connection: AsyncConnection) -> list[Target]:
         """What may go now, judged under the scope's lock."""
         pg = await begun(connection)
-        await scopes.hold(pg, self.scope)
+        if await scopes.hold(pg, self.scope) != "plain":
+            return []
         return await self._targets(connection, await checkpoints.coverage(pg, self.scope))
 
     async def _targets(self, connection: AsyncConnection, covered: Mapping[int, int]) -> list[Target]:
@@ -88,9 +89,9 @@ class Collecting:
         stable = await self._stable(connection, chains.values())
         for no, chain in chains.items():
             if stable is not None and no in covered:
-                assert chain.device_id is not None
-                upto = await gc.droppable(pg, self.scope, no, chain.device_id, covered[no], stable)
+                upto = await gc.droppable(pg, self.scope, no, chain, covered[no], stable)
                 if upto is not None:
+                    assert chain.device_id is not None
                     targets.append(Target(no, chain.device_id, chain.dropped_below, upto))
         return targets
 
@@ -122,7 +123,7 @@ async def _pin(connection: AsyncConnection, scope: int, targets: Sequence[Target
     chains = (await devices.chains(pg, scope)).items()
     floors = {no: chain.dropped_below - 1 for no, chain in chains if chain.dropped_below}
     floors.update((target.device, target.upto) for target in targets)
-    frontiers = await checkpoints.frontiers(pg, scope)
+    frontiers = await checkpoints.answering(pg, scope)
     latest = await checkpoints.latest(pg, scope)
     needed = floors if latest is None else join(floors, await checkpoints.seqs(pg, scope, latest.id))
     able = [checkpoint for checkpoint, frontier in frontiers.items() if dominates(frontier, needed)]

@@ -70,7 +70,7 @@ class Hosting:
         asked = Asked(caller.token_hash, slug(scope))
         while True:
             async with exclusive(self.engine) as pg:
-                locked = (await access.lock(pg, [asked], wait=True)).get(asked)
+                locked = (await access.lock(pg, [asked])).get(asked)
                 if locked is not None and not unbound(locked.grant, scope):
                     number = require(caller, locked.grant, scope, Right.WRITE).existing
                     return await self._write(pg, _Scope(number, slug(scope)), locked, write)
@@ -96,7 +96,7 @@ class Hosting:
     ) -> list[Op]:
         device_id = hosted_device(writer, locked.grant.epoch)
         place = Place(scope.number, device_id)
-        device = (await pushing.load(pg, [place], wait=True))[place]
+        device = (await pushing.load(pg, [place]))[place]
         chain = device.chain if device.chain.head is not None else Chain(device_id)
         try:
             ops = mint(chain, drafts, await hosting.witnessed(pg, scope.number), locked.now_ms)

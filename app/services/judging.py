@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
 from app.services.access import Caller, still_known
-from app.services.keeping_checkpoints import keep, make_latest
+from app.services.keeping_checkpoints import keep, make_latest, sweep
 from app.services.past import checkpoint_at
+from app.services.slots import Slots
 from app.sql import checkpoints, devices, ops, scopes
 from app.sql.checkpoint_texts import Text
 from app.sql.transactions import Driver, begun, exclusive, reading
@@ -26,7 +27,7 @@ class Judging:
     """Judges one checkpoint at a time per scope, and to the end even if the client hangs up."""
 
     engine: AsyncEngine
-    whole: asyncio.Semaphore
+    whole: Slots
     turns: WeakValueDictionary[int, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
 
@@ -42,14 +43,13 @@ class Judging:
         await asyncio.gather(*self.running, return_exceptions=True)
 
     async def _put(self, caller: Caller, scope: int, body: bytes) -> bool:
-        async with self.turns.setdefault(scope, asyncio.Lock()), self.whole:
+        async with self.turns.setdefault(scope, asyncio.Lock()), self.whole.take(scope):
             offered = await asyncio.to_thread(_read, body)
             async with exclusive(self.engine) as turn:
                 await scopes.work_alone(turn, scope)
                 if await self._again(caller, scope, offered):
                     return False
-                await self._judge(scope, offered)
-                return await self._store(caller, scope, offered)
+                return await self._store(caller, scope, offered, await self._judge(scope, offered))
 
     async def _again(self, caller: Caller, scope: int, offered: Checkpoint) -> bool:
         async with exclusive(self.engine) as pg:
@@ -59,8 +59,11 @@ class Judging:
                 await still_known(pg, caller)
         return stored is not None
 
-    async def _judge(self, scope: int, offered: Checkpoint) -> None:
-        """Raises checkpoint_invalid, _unverified or _state_mismatch, in the order of car-sync.md §11.6."""
+    async def _judge(self, scope: int, offered: Checkpoint) -> int:
+        """How often retention had trimmed the state that it is compared with.
+
+        Raises checkpoint_invalid, _unverified or _state_mismatch, in the order of car-sync.md §11.6.
+        """
         try:
             await asyncio.to_thread(offered.verify)
         except CheckpointError as error:
@@ -73,7 +76,8 @@ class Judging:
                 own = await checkpoint_at(pg, scope, {d: entry.seq for d, entry in offered.frontier.items()})
             except Problem as problem:
                 raise Problem(problem.code, problem.detail, problem.facts, status=409) from problem
-        await self._compare(scope, offered, own)
+        await self._compare(scope, offered, own.checkpoint)
+        return own.trims
 
     async def _compare(self, scope: int, offered: Checkpoint, own: Checkpoint) -> None:
         if own.checkpoint_hash == offered.checkpoint_hash:
@@ -90,11 +94,11 @@ class Judging:
             await scopes.put_problem(pg, scope, problem.body())
         raise problem
 
-    async def _store(self, caller: Caller, scope: int, offered: Checkpoint) -> bool:
+    async def _store(self, caller: Caller, scope: int, offered: Checkpoint, trims: int) -> bool:
         pieces = await asyncio.to_thread(lambda: list(offered.pieces()))
         size = sum(len(piece) for piece in pieces)
         async with exclusive(self.engine) as pg:
-            stored = await checkpoints.add(pg, scope, offered.checkpoint_hash, offered.state_hash, size)
+            stored = await checkpoints.add(pg, scope, offered.checkpoint_hash, offered.state_hash, size, trims)
             if stored is None:
                 return False
             text = Text(pg, scope, stored)
@@ -106,7 +110,8 @@ class Judging:
                 pg, scope, stored, {numbers[d]: entry for d, entry in offered.frontier.items()}
             )
             await still_known(pg, caller)
-        await keep(self.engine, scope, stored)
+            await keep(pg, scope, stored)
+        await sweep(self.engine, scope)
         return True
 
 

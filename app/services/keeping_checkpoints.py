@@ -9,7 +9,7 @@ from foldpoint.relay import is_latest
 
 
 async def make_latest(pg: Driver, scope: int, checkpoint: int) -> None:
-    """Move the latest pointer if the stored checkpoint dominates it (car-sync.md §9.8, §11.6)."""
+    """Move the latest pointer if the kept checkpoint dominates it (car-sync.md §9.8, §11.6)."""
     await scopes.hold(pg, scope)
     latest = await checkpoints.latest(pg, scope)
     candidate = await checkpoints.seqs(pg, scope, checkpoint)
@@ -17,13 +17,16 @@ async def make_latest(pg: Driver, scope: int, checkpoint: int) -> None:
         await checkpoints.point(pg, scope, latest=checkpoint)
 
 
-async def keep(engine: AsyncEngine, scope: int, checkpoint: int) -> Stored:
-    """Take in one that was just stored, and let go of the texts that nothing needs any more."""
-    async with exclusive(engine) as pg:
-        await make_latest(pg, scope, checkpoint)
-        await checkpoints.prune(pg, scope)
-        stored = await checkpoints.by_id(pg, scope, checkpoint)
-        assert stored is not None
+async def keep(pg: Driver, scope: int, checkpoint: int) -> Stored:
+    """Take in one that this transaction stored, which works alone on the scope, and let go of what nothing needs."""
+    await make_latest(pg, scope, checkpoint)
+    await checkpoints.prune(pg, scope)
+    stored = await checkpoints.by_id(pg, scope, checkpoint)
+    assert stored is not None
+    return stored
+
+
+async def sweep(engine: AsyncEngine, scope: int) -> None:
+    """Delete the texts of those that were let go."""
     async with exclusive(engine) as pg:
         await checkpoints.sweep(pg, scope)
-    return stored

@@ -13,6 +13,8 @@ from app.settings import Settings
 
 #: Ops that one transaction takes of pushes that wait for one scope, and of several scopes; at least one push.
 IN_ONE_SCOPE, IN_SEVERAL = 1_000, 100
+#: The event loop's turns in which a request comes from its socket to here.
+TURNS_FROM_SOCKET = 3
 
 
 class _Waiting(NamedTuple):
@@ -70,11 +72,12 @@ class Lanes:
             self._crossing = False
 
     async def _let_arrive(self) -> None:
-        """Go on once nothing more arrives: answers that went out together come back as requests soon after."""
-        seen = -1
-        while seen != self._arrived and sum(len(waiting) for waiting in self._waiting.values()) < IN_SEVERAL:
-            seen = self._arrived
+        """Go on once nothing arrives any more: answers that went out together soon come back as requests."""
+        seen, quiet = self._arrived, 0
+        while quiet < TURNS_FROM_SOCKET and sum(map(len, self._waiting.values())) < IN_SEVERAL:
             await asyncio.sleep(0)
+            quiet = quiet + 1 if seen == self._arrived else 0
+            seen = self._arrived
 
     def _next_of_several(self) -> dict[str, list[_Waiting]]:
         """What the next transaction takes, by scope; these are busy now."""

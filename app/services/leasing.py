@@ -4,8 +4,9 @@ A grant passes every epoch that could be in use: those of the register, the fenc
 An intent may claim an epoch with no room above it, and the fold forgets no intent: an admin then lets the claim go.
 From that on
 
-- a grant minds that claim no more, and no smaller one without room; all other fences, what was seen below the claim
-  when it was let go, and the register as ever: no epoch that was granted is granted again;
+- a grant minds that claim no more, and no smaller one without room; all other fences, what was kept of intents below
+  the claim when it was let go (pending and failed ones, the record of each committed run), and the register as ever:
+  no epoch that was granted is granted again;
 - the fence in the fold stays where the claim put it, on every device. Pendings at granted epochs are below it, so
   `/intent` shows none of them; `committed` counts at any epoch, and `run_seen` has them all, so that the oracle and the
   status of a run answer as before;

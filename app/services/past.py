@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from app.problems import Problem
 from app.services.reading_ops import PAGE, advance
-from app.sql import checkpoint_texts, checkpoints, devices, ops, scope_tags
+from app.sql import checkpoint_texts, checkpoints, devices, ops, scope_tags, trims
 from app.sql.histories import Stamp
 from app.sql.ops import Span
 from app.sql.transactions import Driver
@@ -24,7 +24,7 @@ from foldpoint.relay import Chain
 from foldpoint.splitting import Path, Splitter
 from foldpoint.state import SyncState
 
-#: Pages folded at once; each fold copies the maps it adds to.
+#: Ops folded at once; each fold copies the maps it adds to.
 FOLD_OPS = 20_000
 
 
@@ -47,7 +47,7 @@ async def locate(pg: Driver, scope: int, frontier: Mapping[str, int], starts: Co
     chains = await devices.chains(pg, scope)
     numbers = {chain.device_id: no for no, chain in chains.items() if chain.device_id is not None}
     wanted = _wanted(chains, frontier)
-    frontiers = await checkpoints.frontiers(pg, scope)
+    frontiers = await checkpoints.answering(pg, scope)
     able: dict[int | None, list[Span]] = {}
     for start, covered in [(None, {}), *frontiers.items()]:
         if start is not None and starts is not None and start not in starts:
@@ -116,8 +116,11 @@ async def stored_leaves(pg: Driver, scope: int, checkpoint: int) -> AsyncIterato
 async def stamps_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> dict[int, Stamp]:
     """The last stamp of each device at a frontier, by device number: what lies above is not in it.
 
-    Raises frontier_collected.
+    Raises frontier_collected, and unavailable while records of that past are being trimmed.
     """
+    last = await trims.last(pg, scope)
+    if last is not None and not last.done:
+        raise Problem("unavailable", "retention is at work, and records below the floor are going")
     past = await locate(pg, scope, frontier)
     start = {} if past.start is None else await checkpoints.frontier(pg, scope, past.start)
     stamps = await ops.stamps(pg, scope, past.upto)
@@ -127,15 +130,23 @@ async def stamps_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> dict
     return stamps
 
 
+class Own(NamedTuple):
+    """Our own checkpoint; `trims` is how often retention had trimmed the state that it began at."""
+
+    checkpoint: Checkpoint
+    trims: int
+
+
 async def checkpoint_at(
     pg: Driver, scope: int, frontier: Mapping[str, int], starts: Collection[int] | None = None
-) -> Checkpoint:
+) -> Own:
     """Our own checkpoint at a frontier, from one of these starts. Raises frontier_collected.
 
     A device that the frontier names and that has no such op is left out: the hashes will tell.
     """
     past = await locate(pg, scope, frontier, starts)
-    start = {} if past.start is None else await checkpoints.frontier(pg, scope, past.start)
+    begun = None if past.start is None else await checkpoints.by_id(pg, scope, past.start)
+    start = {} if begun is None else await checkpoints.frontier(pg, scope, begun.id)
     covered: dict[str, Covered] = {}
     for device, seq in frontier.items():
         if device in start and start[device].seq == seq:
@@ -145,7 +156,7 @@ async def checkpoint_at(
     numbered = {past.numbers[device]: entry.seq for device, entry in covered.items()}
     tags = await scope_tags.covered(pg, scope, numbered)
     state = await state_at(pg, scope, past)
-    return await asyncio.to_thread(make_checkpoint, covered, tags, state)
+    return Own(await asyncio.to_thread(make_checkpoint, covered, tags, state), begun.trims if begun else 0)
 
 
 def _by_id(chains: Mapping[int, Chain], frontier: Mapping[int, int]) -> dict[str | None, int]:

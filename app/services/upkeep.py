@@ -4,11 +4,20 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services import retaining
 from app.services.access import Caller
 from app.services.collecting import Collecting
 from app.services.making_checkpoints import make_at_head
-from app.sql.scopes import is_plain
+from app.services.policies import told
+from app.services.retaining import Retaining
+from app.sql import scopes
+from app.sql.checkpoints import Stored
+from app.sql.transactions import begun, reading
+
+
+async def checkpoint_now(engine: AsyncEngine, scope: int, caller: Caller | None = None) -> Stored:
+    """A checkpoint at the head, after a retention that was cut short. Raises sealed_scope."""
+    await Retaining(engine, scope, caller).finish()
+    return await make_at_head(engine, scope, caller)
 
 
 async def collect_and_retain(
@@ -20,9 +29,17 @@ async def collect_and_retain(
     """
     if not await is_plain(engine, scope):
         return {"dropped": {}, "retention": None}
+    retaining = Retaining(engine, scope, caller)
+    finished = await retaining.finish()
     collecting = Collecting(engine, scope, caller, by_admin=True)
     if not await collecting.is_covered():
-        await make_at_head(engine, scope)
+        await make_at_head(engine, scope, caller)
     dropped = await collecting.run()
-    trim = await retaining.retain(engine, scope, as_of_ms)
-    return {"dropped": dropped, "retention": trim and retaining.told(trim)}
+    trim = await retaining.run(as_of_ms) or finished
+    return {"dropped": dropped, "retention": trim and told(trim)}
+
+
+async def is_plain(engine: AsyncEngine, scope: int) -> bool:
+    """Whether a scope's ops are folded; one without any op is not plain yet."""
+    async with reading(engine) as connection:
+        return await scopes.mode(await begun(connection), scope) == "plain"

@@ -13,6 +13,7 @@ from app.services import past
 from app.services.checking_chains import Chains, check_chains
 from app.services.state_text import state_pieces
 from app.sql import audit, checkpoint_texts, checkpoints, devices, streams, trims
+from app.sql.checkpoint_texts import TextGone
 from app.sql.checkpoints import Stored
 from app.sql.rows import record_of
 from app.sql.transactions import Driver, begun, reading
@@ -20,7 +21,7 @@ from foldpoint.canonical import read_json
 from foldpoint.checkpoint import CheckpointError, read_checkpoint
 from foldpoint.difference import changes, fence_changes
 from foldpoint.frontier import dominates
-from foldpoint.state import SyncState, read_state, state_hash
+from foldpoint.state import SyncState, read_state
 from foldpoint.surfaces import conversation
 from foldpoint.transcript import turns
 
@@ -131,7 +132,7 @@ async def _check_checkpoints(pg: Driver, scope: int) -> AsyncIterator[str]:
     floors = {
         floor["no"]: floor["dropped_below"] - 1 for floor in await audit.floors(pg, scope) if floor["dropped_below"]
     }
-    base = (await checkpoints.frontiers(pg, scope)).get(row["base_checkpoint"], {})
+    base = (await checkpoints.answering(pg, scope)).get(row["base_checkpoint"], {})
     if not dominates(base, floors):
         yield "the base does not cover every device's floor"
 
@@ -142,7 +143,11 @@ async def _check_checkpoint(pg: Driver, scope: int, stored: Stored, earlier: lis
     A checkpoint below whose frontier ops were dropped, and that nothing earlier leads to, is the origin itself; so
     is the first that retention trimmed.
     """
-    text = b"".join([piece async for piece in checkpoint_texts.text(pg, stored)])
+    try:
+        text = b"".join([piece async for piece in checkpoint_texts.text(pg, stored)])
+    except TextGone as error:
+        yield str(error)
+        return
     checkpoint = read_checkpoint(read_json(text))
     try:
         checkpoint.verify()
@@ -158,5 +163,5 @@ async def _check_checkpoint(pg: Driver, scope: int, stored: Stored, earlier: lis
         own = await past.checkpoint_at(pg, scope, {d: entry.seq for d, entry in checkpoint.frontier.items()}, earlier)
     except Problem:
         return
-    if (stored.exact or earlier) and state_hash(own.state) != checkpoint.state_hash:
+    if own.trims == stored.trims and own.checkpoint.state_hash != checkpoint.state_hash:
         yield "its state is not the fold of the ops"

@@ -10,10 +10,10 @@ import orjson
 from app.services.past import locate, state_at
 from app.services.spool import Spool
 from app.services.state_text import state_hash, state_pieces
-from app.sql import devices
+from app.sql import devices, scopes
 from app.sql.transactions import Driver
-from foldpoint import state
-from foldpoint.difference import difference
+from foldpoint.difference import difference_members
+from foldpoint.state import SyncState, address
 
 
 async def hash_answer(pg: Driver, scope: int) -> dict[str, Any]:
@@ -27,41 +27,50 @@ async def state_answer(pg: Driver, scope: int) -> Spool:
     async for piece in state_pieces(pg, scope):
         digest.update(piece)
         spool.write(piece)
-    head = await _head(pg, scope, state.address("state-", digest.hexdigest()))
+    head = await _head(pg, scope, address("state-", digest.hexdigest()))
     spool.head, spool.end = orjson.dumps(head)[:-1] + b',"state":', b"}"
     return spool
 
 
-async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int]) -> bytes:
+async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Spool:
     """The answer for a past frontier. Raises frontier_collected."""
-    past = await locate(pg, scope, frontier)
-    folded = await state_at(pg, scope, past)
-    head = {
-        "state_hash": state.state_hash(folded),
-        "frontier": dict(frontier),
-        "sealed_ops": await _sealed_ops(pg, scope),
-    }
-    return orjson.dumps(head)[:-1] + b',"state":' + folded.text() + b"}"
+    folded = await state_at(pg, scope, await locate(pg, scope, frontier))
+    sealed_ops = await scopes.sealed_ops(pg, scope)
+    return await asyncio.to_thread(_spooled, folded, dict(frontier), sealed_ops)
 
 
-async def diff_answer(pg: Driver, scope: int, old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, Any]:
+def _spooled(folded: SyncState, frontier: dict[str, int], sealed_ops: int) -> Spool:
+    spool, digest = Spool(), sha256()
+    for piece in folded.pieces():
+        digest.update(piece)
+        spool.write(piece)
+    head = {"state_hash": address("state-", digest.hexdigest()), "frontier": frontier, "sealed_ops": sealed_ops}
+    spool.head, spool.end = orjson.dumps(head)[:-1] + b',"state":', b"}"
+    return spool
+
+
+async def diff_answer(pg: Driver, scope: int, old: Mapping[str, int], new: Mapping[str, int]) -> Spool:
     """What differs between the states at two frontiers. Raises frontier_collected."""
     before = await state_at(pg, scope, await locate(pg, scope, old))
     after = await state_at(pg, scope, await locate(pg, scope, new))
-    return {"from": dict(old), "to": dict(new), **await asyncio.to_thread(difference, before, after)}
+    return await asyncio.to_thread(_spooled_difference, before, after, {"from": dict(old), "to": dict(new)})
+
+
+def _spooled_difference(before: SyncState, after: SyncState, between: dict[str, Any]) -> Spool:
+    spool = Spool()
+    spool.head, spool.end = orjson.dumps(between)[:-1] + b",", b"}"
+    for piece in difference_members(before, after):
+        spool.write(piece)
+    return spool
 
 
 async def _head(pg: Driver, scope: int, hash_: str) -> dict[str, Any]:
     return {
         "state_hash": hash_,
         "frontier": await _frontier(pg, scope),
-        "sealed_ops": await _sealed_ops(pg, scope),
+        "sealed_ops": await scopes.sealed_ops(pg, scope),
     }
 
 
 async def _frontier(pg: Driver, scope: int) -> dict[str | None, int]:
     return {chain.device_id: chain.head.seq for chain in (await devices.chains(pg, scope)).values() if chain.head}
-
-
-async def _sealed_ops(pg: Driver, scope: int) -> int:
-    return int(await pg.fetchval("select sealed_ops from scope where id = $1", scope))

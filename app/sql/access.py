@@ -7,7 +7,7 @@ from sqlalchemy import LargeBinary, Text, bindparam, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.tables import scope, server, token
-from app.sql.transactions import Driver
+from app.sql.transactions import Driver, Row
 from app.sql.writes import Writes
 from foldpoint.admission import Mode
 
@@ -28,12 +28,13 @@ ACCESS = select(
     scope.c.closed_intents,
 ).select_from(_asked.outerjoin(_token, true()).outerjoin(scope, scope.c.slug == _asked.c.slug))
 
-#: The same for pushes, which take the scopes' locks: one writer at a time, and no other row is locked.
+#: The same for pushes, which take the scopes' locks: one writer at a time. It is for each row of `a(hash, slug)`.
 #: The lateral look-ups keep each key an index probe, whatever the statistics say.
-LOCK = """
-select a.i, (select epoch from server) as epoch, t.role, t.scope as reach, t.device as bound,
-       s.id as scope, s.name, s.mode, s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
-from unnest($1::bytea[], $2::text[]) with ordinality as a(hash, slug, i)
+GRANTED = """
+(select epoch from server) as epoch, t.role, t.scope as reach, t.device as bound, s.id as scope, s.name, s.mode,
+s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
+"""
+LOCKING = """
 cross join lateral (
     select id, name, mode, max_wall_ms from scope where slug = a.slug limit 1 for no key update
 ) s
@@ -41,8 +42,8 @@ left join lateral (
     select role, scope, device from token where hash = a.hash and revoked_at is null limit 1
 ) t on true
 """
-#: As `LOCK`, leaving out the scopes that somebody else holds.
-LOCK_FREE = LOCK.replace("for no key update", "for no key update skip locked")
+#: No other row is locked, and what else is read was read before the wait.
+LOCK = f"select a.i, {GRANTED} from unnest($1::bytea[], $2::text[]) with ordinality as a(hash, slug, i) {LOCKING}"
 
 
 class Grant(NamedTuple):
@@ -82,6 +83,11 @@ class Locked(NamedTuple):
     max_wall_ms: int
     now_ms: int
 
+    @property
+    def number(self) -> int:
+        assert self.grant.scope is not None
+        return self.grant.scope
+
 
 class Asked(NamedTuple):
     """A token, as its hash, and the slug of the scope it is to be used on."""
@@ -90,17 +96,18 @@ class Asked(NamedTuple):
     slug: str
 
 
-async def lock(pg: Driver, asked: Sequence[Asked], *, wait: bool) -> dict[Asked, Locked]:
-    """Take the scopes' locks until the transaction ends; without those that do not exist.
+async def lock(pg: Driver, asked: Sequence[Asked]) -> dict[Asked, Locked]:
+    """Wait for the scopes' locks, which last until the transaction ends; without the scopes that do not exist.
 
-    Without `wait` also without those that are held: whoever holds the lock of one scope may not wait for another's.
+    Whoever holds the lock of one scope may not wait for another's.
     """
-    rows = await pg.fetch(LOCK if wait else LOCK_FREE, *zip(*asked, strict=True))
+    return {asked[row["i"] - 1]: locked_of(row) for row in await pg.fetch(LOCK, *zip(*asked, strict=True))}
+
+
+def locked_of(row: Row) -> Locked:
+    """What a row with the columns of `GRANTED` says."""
     names = ("epoch", "role", "reach", "bound", "scope", "name", "mode")
-    return {
-        asked[row["i"] - 1]: Locked(Grant(*(row[name] for name in names)), row["max_wall_ms"], row["now_ms"])
-        for row in rows
-    }
+    return Locked(Grant(*(row[name] for name in names)), row["max_wall_ms"], row["now_ms"])
 
 
 class Settled(NamedTuple):

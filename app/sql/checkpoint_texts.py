@@ -20,6 +20,10 @@ where scope = $1 and checkpoint = $2
 """
 
 
+class TextGone(RuntimeError):
+    """A checkpoint's text is not all there."""
+
+
 class Text:
     """Writes a checkpoint's text chunk by chunk, and knows its length."""
 
@@ -64,8 +68,11 @@ async def chunk(pg: Driver, stored: Stored, start: int, stop: int) -> bytes:
 
 
 async def text(pg: Driver, stored: Stored) -> AsyncIterator[bytes]:
-    """The whole text, a chunk at a time."""
+    """The whole text, a chunk at a time. Raises TextGone."""
     at = 0
-    while at < stored.size and (piece := await chunk(pg, stored, at, stored.size)):
+    while at < stored.size:
+        piece = await chunk(pg, stored, at, stored.size)
+        if not piece:
+            raise TextGone(f"of {stored.hash} the text ends at byte {at} of {stored.size}")
         yield piece
         at += len(piece)

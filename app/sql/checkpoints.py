@@ -37,6 +37,8 @@ class Stored(NamedTuple):
         return self.trims == 0
 
 
+#: How often retention had trimmed the state of scope $1, a run that is under way included.
+TRIMS = "(select coalesce(max(no), 0) from trim where scope = $1)"
 COLUMNS = "scope, id, hash, state_hash, origin, kept, trims, size, created_at"
 BY_HASH = f"select {COLUMNS} from checkpoint where scope = $1 and hash = $2"
 BY_ID = f"select {COLUMNS} from checkpoint where scope = $1 and id = $2"
@@ -109,7 +111,8 @@ def _covered(row: Row) -> tuple[str, Covered]:
 ANSWERING = """
 select c.id, f.device, f.seq
 from checkpoint c left join checkpoint_frontier f on f.scope = c.scope and f.checkpoint = c.id
-where c.scope = $1 and c.kept and c.trims in (0, (select count(*) from trim where scope = $1 and done_at is not null))
+where c.scope = $1 and c.kept
+  and c.trims in (0, (select max(no) from trim where scope = $1 and done_at is not null))
 """
 SEQS = "select device, seq from checkpoint_frontier where scope = $1 and checkpoint = $2"
 COVERAGE = "select device, max(seq) as seq from checkpoint_frontier where scope = $1 group by device"
@@ -135,7 +138,7 @@ async def seqs(pg: Driver, scope: int, checkpoint: int) -> dict[int, int]:
     return {row["device"]: row["seq"] for row in await pg.fetch(SEQS, scope, checkpoint)}
 
 
-async def frontiers(pg: Driver, scope: int) -> dict[int, dict[int, int]]:
+async def answering(pg: Driver, scope: int) -> dict[int, dict[int, int]]:
     """The frontier of every checkpoint that a past state may be computed from, as device number to seq."""
     found: dict[int, dict[int, int]] = {}
     for row in await pg.fetch(ANSWERING, scope):
@@ -151,7 +154,7 @@ async def coverage(pg: Driver, scope: int) -> dict[int, int]:
 
 
 ADD = """
-insert into checkpoint (scope, hash, state_hash, origin, size) values ($1, $2, $3, 'device', $4)
+insert into checkpoint (scope, hash, state_hash, origin, size, trims) values ($1, $2, $3, 'device', $4, $5)
 on conflict (scope, hash) do nothing returning id
 """
 ADD_FRONTIER = """
@@ -160,9 +163,9 @@ select $1, $2, * from unnest($3::int[], $4::bigint[], $5::bytea[], $6::bigint[],
 """
 
 
-async def add(pg: Driver, scope: int, hash_: str, state_hash: str, size: int) -> int | None:
+async def add(pg: Driver, scope: int, hash_: str, state_hash: str, size: int, trims: int) -> int | None:
     """A device's checkpoint, still without text and frontier; None if it is stored already."""
-    found = await pg.fetchval(ADD, scope, hash_, state_hash, size)
+    found = await pg.fetchval(ADD, scope, hash_, state_hash, size, trims)
     return None if found is None else int(found)
 
 
@@ -196,6 +199,12 @@ delete from checkpoint_chunk k where scope = $1
   and not exists (select from checkpoint c where c.scope = $1 and c.id = k.checkpoint and c.kept)
 """
 
+#: Each of the server's own was at the head, so every later one covers all that it did.
+SWEEP_FRONTIERS = """
+delete from checkpoint_frontier f using checkpoint c
+where f.scope = $1 and c.scope = $1 and c.id = f.checkpoint and not c.kept and c.origin = 'server'
+"""
+
 
 async def prune(pg: Driver, scope: int) -> None:
     """Keep the newest, the latest and the base, under the scope's lock; the texts of others are left to `sweep`."""
@@ -208,5 +217,6 @@ async def keep_only(pg: Driver, scope: int, checkpoint: int) -> None:
 
 
 async def sweep(pg: Driver, scope: int) -> None:
-    """Delete the texts of checkpoints that are no longer kept."""
+    """Delete the texts of checkpoints that are no longer kept, and what the latest covers as well as they did."""
     await pg.execute(SWEEP, scope)
+    await pg.execute(SWEEP_FRONTIERS, scope)

@@ -2,22 +2,29 @@
 
 from app.sql.transactions import Driver
 from foldpoint.hlc import Hlc
+from foldpoint.relay import Chain
 
-#: A chain's stamps rise, so the last op at or below the stable frontier ends a prefix.
-DROPPABLE = """
-select seq from op
-where scope = $1 and device = $2 and seq <= $3
-  and (wall_ms < $4 or wall_ms = $4 and (counter < $5 or counter = $5 and $6))
-order by seq desc limit 1
-"""
+STAMP = "select wall_ms, counter from op where scope = $1 and device = $2 and seq = $3"
 
 
-async def droppable(pg: Driver, scope: int, device: int, device_id: str, covered: int, stable: Hlc) -> int | None:
-    """The highest held seq that is covered and stable; None if there is none (car-sync.md §11.8)."""
-    wall_ms = min(stable.wall_ms, 2**63 - 1)
-    args = device, covered, wall_ms, stable.counter, device_id <= stable.device_id
-    found = await pg.fetchval(DROPPABLE, scope, *args)
-    return None if found is None else int(found)
+async def droppable(pg: Driver, scope: int, device: int, chain: Chain, covered: int, stable: Hlc) -> int | None:
+    """The highest held seq that is covered and stable; None if there is none (car-sync.md §11.8).
+
+    A chain's stamps rise with its seqs, so the place is found by halving.
+    """
+    assert chain.device_id is not None
+    assert chain.head is not None
+    lowest, highest = chain.dropped_below, min(covered, chain.head.seq)
+    probe = highest
+    while lowest <= highest:
+        row = await pg.fetchrow(STAMP, scope, device, probe)
+        assert row is not None
+        if Hlc(row["wall_ms"], row["counter"], chain.device_id) <= stable:
+            lowest = probe + 1
+        else:
+            highest = probe - 1
+        probe = (lowest + highest) // 2
+    return lowest - 1 if lowest > chain.dropped_below else None
 
 
 KEEP = """

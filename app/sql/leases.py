@@ -3,14 +3,20 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import orjson
 from sqlalchemy import Row, Select, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.sql.intents import COMMITTED
 from app.sql.keys import stream_key
-from app.sql.tables import agent, claim_reset, lease, run_seen, server, token
+from app.sql.tables import agent, claim_reset, intent, lease, run_seen, server, token
 from foldpoint.admission import I64_MAX
 from foldpoint.lease import Register
+from foldpoint.surfaces.intent import epoch
+
+#: Payloads that are read together.
+READ_TOGETHER = 1_000
 
 
 async def lock(connection: AsyncConnection, scope: int, slug: str, spelling: str) -> Register:
@@ -83,17 +89,33 @@ class Reset(NamedTuple):
 
 
 async def let_go(connection: AsyncConnection, scope: int, slug: str, claim: Floor, token_hash: bytes) -> None:
-    """Note that no grant minds a claim any more."""
+    """Note that no grant minds a claim any more, and the highest epoch with room that is kept of these agents."""
     assert claim.claimed_by is not None
     key = stream_key(slug)
     agents = select(agent.c.key).where(agent.c.scope == scope, agent.c.slug_key == key)
-    seen = select(func.coalesce(func.max(run_seen.c.epoch), 0)).where(
+    highest = select(func.max(run_seen.c.epoch)).where(
         run_seen.c.scope == scope, run_seen.c.agent.in_(agents), run_seen.c.epoch < I64_MAX
     )
+    seen = (await connection.execute(highest)).scalar_one() or 0
+    floor = max(int(seen), await _highest_committed(connection, scope, agents))
     by = select(token.c.id).where(token.c.hash == token_hash)
-    row = {"claim": claim.epoch, "claimed_by": claim.claimed_by.encode(), "floor": seen.scalar_subquery()}
+    row = {"claim": claim.epoch, "claimed_by": claim.claimed_by.encode(), "floor": floor}
     new = insert(claim_reset).values(scope=scope, agent=key, token=by.scalar_subquery(), **row)
     await connection.execute(new)
+
+
+async def _highest_committed(connection: AsyncConnection, scope: int, agents: Select[Any]) -> int:
+    """The highest epoch with room above it in the oracle's records of these agents, which run_seen has not; or 0.
+
+    The epoch is read out of each payload as the fold reads it, of which there may be a hundred thousand.
+    """
+    of_agents = intent.c.scope == scope, intent.c.agent.in_(agents), intent.c.view == COMMITTED
+    highest = 0
+    async with connection.stream(select(intent.c.payload).where(*of_agents)) as rows:
+        async for part in rows.scalars().partitions(READ_TOGETHER):
+            epochs = (epoch(orjson.loads(payload)) for payload in part)
+            highest = max([highest, *(found for found in epochs if found < I64_MAX)])
+    return highest
 
 
 async def resets(connection: AsyncConnection, scope: int, slug: str) -> list[Reset]:

@@ -5,14 +5,11 @@ from typing import NamedTuple
 from app.sql import checkpoints
 from app.sql.transactions import Driver
 
-BEGIN = """
+BEGIN = f"""
 insert into checkpoint (scope, hash, state_hash, origin, size, trims)
-values ($1, $2, '', 'server', 0, (select count(*) from trim where scope = $1)) returning id
+values ($1, $2, '', 'server', 0, {checkpoints.TRIMS}) returning id
 """
-FINISH = """
-update checkpoint set hash = $3, state_hash = $4, size = $5, accepted = $6, records = $7 where scope = $1 and id = $2
-"""
-EQUAL = "update checkpoint set accepted = $3, records = $4 where scope = $1 and id = $2"
+FINISH = "update checkpoint set hash = $3, state_hash = $4, size = $5 where scope = $1 and id = $2"
 REMOVE = "delete from checkpoint where scope = $1 and id = $2"
 
 
@@ -36,24 +33,26 @@ async def finish(pg: Driver, scope: int, checkpoint: int, made: Made) -> int:
     equal = await checkpoints.by_hash(pg, scope, made.hash)
     if equal is not None and equal.kept:
         await pg.execute(REMOVE, scope, checkpoint)
-        await pg.execute(EQUAL, scope, equal.id, made.accepted, made.records)
         return equal.id
     if equal is not None:
         await pg.execute(REMOVE, scope, equal.id)
-    await pg.execute(FINISH, scope, checkpoint, *made)
+    await pg.execute(FINISH, scope, checkpoint, made.hash, made.state_hash, made.size)
     return checkpoint
 
 
+NOTE = "update scope set checkpointed = $2, checkpointed_records = $3 where id = $1"
 #: A state as large as the ops since is written at most every time it has doubled: the cost of all stays linear.
 DUE = """
-select s.id from scope s left join lateral (
-    select accepted, records from checkpoint c
-    where c.scope = s.id and accepted is not null order by accepted desc limit 1
-) last on true
-where s.mode = 'plain' and ($2::int is null or s.id = $2)
-  and s.accepted - coalesce(last.accepted, 0) >= greatest($1::bigint, coalesce(last.records, 0))
-order by s.id
+select id from scope
+where mode = 'plain' and ($2::int is null or id = $2)
+  and accepted - checkpointed >= greatest($1::bigint, checkpointed_records)
+order by id
 """
+
+
+async def note(pg: Driver, scope: int, made: Made) -> None:
+    """Remember how far the scope was, under its lock."""
+    await pg.execute(NOTE, scope, made.accepted, made.records)
 
 
 async def due(pg: Driver, every: int, scope: int | None = None) -> list[int]:

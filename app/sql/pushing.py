@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+from app.sql.access import GRANTED, LOCKING, Locked, locked_of
 from app.sql.devices import NOW_MS, chain_of
 from app.sql.keys import raw_op_id, slot_key
-from app.sql.transactions import Driver
+from app.sql.transactions import Driver, Row
 from app.sql.writes import Writes
 from foldpoint.relay import Chain
 
@@ -18,16 +19,14 @@ class Device(NamedTuple):
     scope_keys: frozenset[bytes] = frozenset()
 
 
-LOAD = """
-select a.i, d.*, array(select key from op_scope s where s.scope = d.scope and s.device = d.no) as scope_keys
-from unnest($1::int[], $2::text[]) with ordinality as a(scope, slug, i)
-cross join lateral (
-    select scope, no, id, head_seq, head_op_id, head_wall_ms, head_counter, dropped_below
-    from device where scope = a.scope and slug = a.slug limit 1
-) d
+_DEVICE = """
+d.no, d.id, d.head_seq, d.head_op_id, d.head_wall_ms, d.head_counter, d.dropped_below,
+array(select key from op_scope where scope = d.scope and device = d.no) as scope_keys
 """
-#: As `LOAD`, locking them, without those that somebody else has locked.
-LOAD_FREE = LOAD.replace("limit 1", "limit 1 for no key update skip locked")
+LOAD = f"""
+select a.i, {_DEVICE} from unnest($1::int[], $2::text[]) with ordinality as a(scope, slug, i)
+cross join lateral (select * from device where scope = a.scope and slug = a.slug limit 1) d
+"""
 ADD = "insert into device (scope, slug) select * from unnest($1::int[], $2::text[]) on conflict do nothing"
 
 
@@ -38,24 +37,46 @@ class Place(NamedTuple):
     slug: str
 
 
-async def load(pg: Driver, places: Sequence[Place], *, wait: bool) -> dict[Place, Device]:
-    """The devices of these slugs; call it under the scopes' locks.
-
-    New ones are added. Without `wait` they are left out, and those that are locked: adding may wait for another's
-    contact, as writing to them would.
-    """
-    found = await _load(pg, LOAD if wait else LOAD_FREE, places)
-    if wait and (new := [place for place in places if place not in found]):
+async def load(pg: Driver, places: Sequence[Place]) -> dict[Place, Device]:
+    """The devices of these slugs, new ones added; call it under the scopes' locks."""
+    found = await _load(pg, places)
+    if new := [place for place in places if place not in found]:
         await pg.execute(ADD, *zip(*new, strict=True))
-        found |= await _load(pg, LOAD, new)
+        found |= await _load(pg, new)
     return found
 
 
-async def _load(pg: Driver, statement: str, places: Sequence[Place]) -> dict[Place, Device]:
+async def _load(pg: Driver, places: Sequence[Place]) -> dict[Place, Device]:
     if not places:
         return {}
-    rows = await pg.fetch(statement, *zip(*places, strict=True))
-    return {places[row["i"] - 1]: Device(row["no"], chain_of(row), frozenset(row["scope_keys"])) for row in rows}
+    rows = await pg.fetch(LOAD, *zip(*places, strict=True))
+    return {places[row["i"] - 1]: _device_of(row) for row in rows}
+
+
+def _device_of(row: Row) -> Device:
+    return Device(row["no"], chain_of(row), frozenset(row["scope_keys"]))
+
+
+class Named(NamedTuple):
+    """A token, as its hash, and the slugs of the scope and the device that it is to be used on."""
+
+    token_hash: bytes
+    scope: str
+    device: str
+
+
+#: The devices are locked too: they are read as they are now, and what is written to them later waits for nobody.
+LOCK_FREE = f"""
+select a.i, {GRANTED}, {_DEVICE}
+from unnest($1::bytea[], $2::text[], $3::text[]) with ordinality as a(hash, slug, device, i) {LOCKING}
+cross join lateral (select * from device where scope = s.id and slug = a.device limit 1 for no key update) d
+""".replace("for no key update", "for no key update skip locked")
+
+
+async def lock_free(pg: Driver, named: Sequence[Named]) -> dict[Named, tuple[Locked, Device]]:
+    """Lock the scopes and devices that exist and that nobody else has locked; it waits for none."""
+    rows = await pg.fetch(LOCK_FREE, *zip(*named, strict=True))
+    return {named[row["i"] - 1]: (locked_of(row), _device_of(row)) for row in rows}
 
 
 class Changed(NamedTuple):

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.sql.tables import scope
-from app.sql.transactions import Driver
+from app.sql.transactions import Driver, connected
 from foldpoint.slug import slug
 
 
@@ -41,19 +41,39 @@ async def ensure_scope(connection: AsyncConnection, name: str) -> int:
 WHOLE = 0x6670_0001
 
 
-async def hold(pg: Driver, number: int) -> None:
-    """Take the scope's lock until the transaction ends: that row alone."""
-    await pg.execute("select from scope where id = $1 for no key update", number)
+async def hold(pg: Driver, number: int) -> str | None:
+    """Take the scope's lock until the transaction ends, that row alone; the scope's mode.
+
+    A process that is frozen while it holds it loses it after a while, whatever else has no time-out.
+    """
+    await pg.execute("set local idle_in_transaction_session_timeout = '60s'")
+    mode: str | None = await pg.fetchval("select mode from scope where id = $1 for no key update", number)
+    return mode
+
+
+async def mode(pg: Driver, number: int) -> str | None:
+    """Whether the scope is plain or sealed; None before its first op."""
+    found: str | None = await pg.fetchval("select mode from scope where id = $1", number)
+    return found
 
 
 async def work_alone(pg: Driver, number: int) -> None:
-    """Wait until nobody else makes, judges or trims a checkpoint of this scope; held until the transaction ends."""
+    """Wait until nobody else makes, judges or trims a checkpoint of this scope; held until the transaction ends.
+
+    Nobody knows how long that is, so no time-out ends the wait.
+    """
+    await pg.execute("set local lock_timeout = 0")
     await pg.execute("select pg_advisory_xact_lock($1, $2)", WHOLE, number)
 
 
 async def may_work_alone(pg: Driver, number: int) -> bool:
     """As `work_alone`, without waiting; false if somebody else does."""
     return bool(await pg.fetchval("select pg_try_advisory_xact_lock($1, $2)", WHOLE, number))
+
+
+async def sealed_ops(pg: Driver, number: int) -> int:
+    """How many of the scope's ops are envelopes that are not opened."""
+    return int(await pg.fetchval("select sealed_ops from scope where id = $1", number))
 
 
 async def put_problem(pg: Driver, number: int, problem: dict[str, Any]) -> None:
@@ -76,16 +96,9 @@ async def row(connection: AsyncConnection, number: int) -> Row[Any]:
     return (await connection.execute(select(scope).where(scope.c.id == number))).one()
 
 
-async def is_plain(engine: AsyncEngine, number: int) -> bool:
-    """Whether a scope's ops are folded; one without any op is not plain yet."""
-    async with engine.connect() as connection:
-        mode = (await connection.execute(select(scope.c.mode).where(scope.c.id == number))).scalar_one_or_none()
-    return mode == "plain"
-
-
 async def listed(engine: AsyncEngine, name: str | None = None) -> list[tuple[int, str]]:
     """Scopes by number with the name they go by: all, or the one of a name or slug."""
     query = select(scope.c.id, scope.c.slug, scope.c.name).order_by(scope.c.slug)
-    async with engine.connect() as connection:
+    async with connected(engine) as connection:
         rows = (await connection.execute(query if name is None else query.where(scope.c.slug == slug(name)))).all()
     return [(row.id, row.slug if row.name is None else row.name.decode()) for row in rows]

@@ -3,7 +3,7 @@
 Entries come as text: the members of an object of records, some joined by commas in each piece.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -110,38 +110,51 @@ async def _by_key(pg: Driver, query: str, payload: str, *args: Any) -> Members:
         found: bytes = await pg.fetchval(payload, *args, row["key"])
         return found
 
-    alike = _Alike()
+    alike = _Alike(payload_of)
     async for rows in pages(pg, query, *args, payload_of=payload_of):
         members: list[bytes] = []
         for row in rows:
+            if len(row["key"]) >= PREFIX and alike.take(row):
+                continue
+            if members and alike:
+                yield b",".join(members)
+                members = []
+            async for member in alike.taken():
+                yield member
             if len(row["key"]) < PREFIX:
-                members += alike.taken()
                 members.append(_member(row["key"].decode(), row))
             else:
-                members += alike.add(row)
+                alike.take(row)
         if members:
             yield b",".join(members)
-    if rest := list(alike.taken()):
-        yield b",".join(rest)
+    async for member in alike.taken():
+        yield member
 
 
 class _Alike:
-    """Entries whose slot keys begin with the same PREFIX bytes, until all of them are known."""
+    """Entries whose slot keys begin with the same PREFIX bytes, until all of them are known: without their payloads,
+    which may be many and are read again when their turn comes."""
 
-    def __init__(self) -> None:
-        self._prefix = b""
-        self._entries: list[tuple[str, Row]] = []
+    def __init__(self, payload_of: Callable[[Row], Awaitable[bytes]]) -> None:
+        self._payload_of = payload_of
+        self._entries: list[tuple[str, dict[str, Any]]] = []
 
-    def add(self, row: Row) -> list[bytes]:
-        """Take one more; gives those of another prefix that came before."""
-        done = self.taken() if row["key"][:PREFIX] != self._prefix else []
-        self._prefix = row["key"][:PREFIX]
-        self._entries.append((_key(row), row))
-        return list(done)
+    def __bool__(self) -> bool:
+        return bool(self._entries)
 
-    def taken(self) -> Iterator[bytes]:
+    def take(self, row: Row) -> bool:
+        """Take one more; false if it has another prefix than those that were taken."""
+        if self._entries and row["key"][:PREFIX] != self._entries[0][1]["key"][:PREFIX]:
+            return False
+        place = {name: row[name] for name in ("key", "op_id", "wall_ms", "counter", "device_id")}
+        self._entries.append((_key(row), place))
+        return True
+
+    async def taken(self) -> Members:
+        """What was taken, in the order of the keys."""
         entries, self._entries = self._entries, []
-        return (_member(key, row) for key, row in sorted(entries, key=lambda entry: entry[0]))
+        for key, place in sorted(entries, key=lambda entry: entry[0]):
+            yield _member(key, place | {"payload": await self._payload_of(place)})
 
 
 def _key(row: Row) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.util import greenlet_spawn
 
 Row = Mapping[str, Any]
 
@@ -71,10 +72,16 @@ async def writing(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 @asynccontextmanager
 async def exclusive(engine: AsyncEngine) -> AsyncIterator[Driver]:
     """One read-committed transaction on the driver's connection alone: the hot path of a push."""
-    async with connected(engine) as connection:
-        pg = await driver(connection)
+    pooled = await engine.raw_connection()
+    try:
+        pg = cast(Driver, pooled.driver_connection)
         async with pg.transaction():
             yield pg
+    except (asyncio.CancelledError, GeneratorExit):
+        pooled.invalidate()
+        raise
+    finally:
+        await greenlet_spawn(pooled.close)
 
 
 async def begun(connection: AsyncConnection) -> Driver:

@@ -20,17 +20,35 @@ where r.scope = $1 and r.surface = $2 and not exists (
         and o.device = r.device and o.op_id = r.op_id
 )
 """
-#: Only those that no late op has replaced since.
+#: Only those that no late op has replaced since. The lateral look-up keeps each key an index probe, whatever the
+#: statistics say: there are none of a table that was filled just now.
 STILL = """
 select r.key, r.wall_ms, r.counter, r.op_id, r.payload, d.id as device_id
 from unnest($3::bytea[], $4::bytea[]) as t(key, op_id)
-join record r on r.scope = $1 and r.surface = $2 and r.kind = ''::bytea and r.key = t.key and r.op_id = t.op_id
+cross join lateral (
+    select key, wall_ms, counter, op_id, payload, device from record
+    where scope = $1 and surface = $2 and kind = ''::bytea and key = t.key offset 0
+) r
 join device d on d.scope = $1 and d.no = r.device
+where r.op_id = t.op_id
 """
-DROP = "delete from record where scope = $1 and surface = $2 and kind = ''::bytea and key = any($3::bytea[])"
+DROP = """
+delete from record where ctid = any(array(
+    select r.at from unnest($3::bytea[]) as t(key) cross join lateral (
+        select ctid as at from record
+        where scope = $1 and surface = $2 and kind = ''::bytea and key = t.key offset 0
+    ) r
+))
+"""
 STUB = """
-update record r set payload = t.payload from unnest($3::bytea[], $4::bytea[]) as t(key, payload)
-where r.scope = $1 and r.surface = $2 and r.kind = ''::bytea and r.key = t.key
+with found as materialized (
+    select r.at, t.payload from unnest($3::bytea[], $4::bytea[]) as t(key, payload)
+    cross join lateral (
+        select ctid as at from record
+        where scope = $1 and surface = $2 and kind = ''::bytea and key = t.key offset 0
+    ) r
+)
+update record set payload = found.payload from found where record.ctid = found.at
 """
 
 
@@ -96,6 +114,11 @@ DONE = "update trim set done_at = clock_timestamp() where scope = $1 and no = $2
 async def last(pg: Driver, scope: int) -> Trim | None:
     row = await pg.fetchrow(LAST, scope)
     return None if row is None else _trim(row)
+
+
+async def cut_short(pg: Driver) -> list[int]:
+    """The scopes in which a run is under way, or was cut short."""
+    return [row["scope"] for row in await pg.fetch("select distinct scope from trim where done_at is null")]
 
 
 async def begin(pg: Driver, scope: int, policy: str, as_of_ms: int) -> Trim:

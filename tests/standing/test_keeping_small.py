@@ -17,7 +17,7 @@ from tests.fixtures.command import foldpoint
 from tests.fixtures.devices import Device
 from tests.fixtures.server import RunningServer
 from tests.storms.stored import until
-from tests.wire.answers import read
+from tests.wire.answers import read, refused
 
 POLICY = {"rules": {"conversation": {"last_n": {"n": 2}}}, "default_rule": {"max_age_ms": {"max_age_ms": 5}}}
 POLICY["rules"] |= {"intent": "keep_all", "routing": "keep_all"}  # type: ignore[operator]
@@ -140,3 +140,51 @@ async def test_with_an_interval_collection_goes_on_by_itself(
         await until(is_collected)
         (entry,) = read(await client.get("/v1/scopes/ada/checkpoints"))["checkpoints"]
         assert entry["base"]
+
+
+FAIL_ONE = """
+create function fail() returns trigger language plpgsql as $$ begin raise exception 'out of order'; end $$;
+create trigger fail before insert on checkpoint for each row when (new.scope = 1) execute function fail();
+"""
+
+
+async def test_a_scope_that_fails_keeps_no_other_from_its_checkpoint(
+    start_server: Callable[..., RunningServer], database_url: str
+) -> None:
+    server = start_server(checkpoint_every="3")
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(FAIL_ONE)
+    await connection.close()
+    async with server.client() as client:
+        for name in ("first", "second"):
+            mac = Device(client, name, "mac")
+            mac.facts(5)
+            await mac.push()
+
+        async def is_made() -> bool:
+            return bool(read(await client.get("/v1/scopes/second/checkpoints"))["checkpoints"])
+
+        await until(is_made)
+        assert read(await client.get("/v1/scopes/first/checkpoints"))["checkpoints"] == []
+
+
+async def test_what_was_cut_short_is_finished_without_being_asked(
+    mac: Device, engine: AsyncEngine, database_url: str
+) -> None:
+    """Until then no checkpoint is made of what is half trimmed, and no past is told from it."""
+    await set_policy(mac.client)
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(FAIL)
+    with pytest.raises(asyncpg.PostgresError, match="out of order"):
+        await collect_and_retain(engine, 1)
+    response = await mac.client.get("/v1/scopes/ada/transcript", params={"conversation": "c0", "at": '{"mac":24}'})
+    refused(response, "unavailable")
+    assert (await mac.client.post("/v1/scopes/ada/checkpoints")).status_code == 500
+    await connection.execute("drop function fail cascade")
+    await connection.close()
+
+    async def is_done() -> bool:
+        return bool(read(await mac.client.get("/v1/scopes/ada/retention"))["last"]["done"])
+
+    await until(is_done)
+    assert await faults(engine) == []

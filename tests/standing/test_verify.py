@@ -1,6 +1,5 @@
 """`verify` finds every kind of damage: each case changes rows behind the server's back, in its own database."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -14,6 +13,7 @@ from app.services.access import Caller
 from app.services.judging import Judging
 from app.services.making_checkpoints import make_at_head
 from app.services.push import Pusher
+from app.services.slots import Slots
 from app.services.verifying import verify
 from app.settings import Settings
 from foldpoint.canonical import Json
@@ -52,6 +52,7 @@ DAMAGE = {
     "a forgotten stamp": ("update scope set max_wall_ms = 1", "highest stamp"),
     "a forgotten scope tag": ("delete from op_scope", "is not noted"),
     "a renamed checkpoint": ("update checkpoint set state_hash = 'state-0'", "of another checkpoint"),
+    "a lost part of a checkpoint": ("delete from checkpoint_chunk", "the text ends at byte 0"),
     "a moved checkpoint": ("update checkpoint_frontier set seq = seq - 1", "frontier's rows"),
     "a floor without a base": ("update device set dropped_below = 1", "the base does not cover"),
 }
@@ -66,7 +67,7 @@ async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     body = orjson.dumps([orjson.Fragment(op.text()) for op in ops])
     caller = Caller(b"", root=True)
     await Pusher(engine, Settings()).push(caller, "user_ada", "mac", body, on_wire=True)
-    await Judging(engine, asyncio.Semaphore(1)).put(caller, 1, b"".join(checkpoint_from_ops(ops).pieces()))
+    await Judging(engine, Slots(1, each=1)).put(caller, 1, b"".join(checkpoint_from_ops(ops).pieces()))
     yield engine
     await engine.dispose()
 

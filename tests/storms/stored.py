@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -41,7 +41,12 @@ where datname = current_database() and application_name = 'foldpoint' and ($1 or
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url)
+    """A connection of one's own, as soon as a database that recovers takes one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(asyncpg.CannotConnectNowError):
+                connection = await asyncpg.connect(url)
+                break
     try:
         yield connection
     finally:

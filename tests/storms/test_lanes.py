@@ -23,6 +23,10 @@ values ($1, (select id from scope where slug = $2), convert_to($3, 'utf8'), sha2
 """
 REVOKE = "update token set revoked_at = now() where hash = sha256(convert_to($1, 'utf8'))"
 TRANSACTIONS = "select count(distinct xmin::text) from op where scope = (select id from scope where slug = $1)"
+LATER_TRANSACTIONS = """
+select count(distinct op.xmin::text) from op join scope on scope.id = op.scope
+where scope.slug = any($1) and op.seq > 0
+"""
 
 
 class Push(NamedTuple):
@@ -56,14 +60,21 @@ class Lane:
 
     async def send(self, pushes: Sequence[Push]) -> list[Wire]:
         """Send each on a connection of its own; they wait in the lane when this returns."""
-        base = self.fleet.running[0].base
-        wires = [await self.open.enter_async_context(connection(base)) for _ in pushes]
-        for wire, push in zip(wires, pushes, strict=True):
-            await wire.send(request(push.path, push.body, push.token))
+        wires = await self.write(pushes)
         for number in range(3):  # these go the same way, to another lane, and come after
             (late,) = devices(1, self.dice)
             late.write()
             await late.push(self.fleet, f"{self.scope}_{secrets.token_hex(4)}_{number}")
+        return wires
+
+    async def write(self, pushes: Sequence[Push]) -> list[Wire]:
+        """Send each on a connection of its own; the server has read them when this returns."""
+        base = self.fleet.running[0].base
+        wires = [await self.open.enter_async_context(connection(base)) for _ in pushes]
+        for wire, push in zip(wires, pushes, strict=True):
+            await wire.send(request(push.path, push.body, push.token))
+        for _ in range(3):
+            await self.fleet.call("GET", "/healthz")
         return wires
 
 
@@ -229,6 +240,31 @@ async def test_a_transaction_that_fails_is_tried_push_by_push_and_none_fails_for
         assert (await device.push(lane.fleet, lane.scope)).json() == {"accepted": 0, "deduped": 1}
     assert (await crew[-1].push(lane.fleet, lane.scope)).json() == {"accepted": 1, "deduped": 0}
     await check(lane.fleet, lane.scope, [*written(crew), *lane.plug.ops])
+
+
+@pytest.mark.parametrize(("breaks", "transactions"), [(0, 1), (2, 12)], ids=["together", "apart once it breaks"])
+async def test_pushes_of_several_scopes_are_one_transaction(lane: Lane, breaks: int, transactions: int) -> None:
+    url, crew = lane.fleet.database_url, devices(12, lane.dice)
+    scopes = [f"{lane.scope}_{number}" for number in range(len(crew))]
+    for device, scope in zip(crew, scopes, strict=True):
+        device.write()
+        await device.push(lane.fleet, scope)
+    pushes = [Push(device.path(scope), body_of(device.write())) for device, scope in zip(crew, scopes, strict=True)]
+    lane.plug.write()
+    async with connected(url) as outside:
+        async with outside.transaction():
+            await outside.execute("lock table token in access exclusive mode")
+            plug = asyncio.create_task(lane.plug.push(lane.fleet, lane.scope))
+            await until_waiting(url, 1)
+            wires = await lane.write(pushes)
+            for alone in range(breaks):  # first the plug's transaction, then the one of all others
+                await terminate(url)
+                await until_waiting(url, 2 + alone)
+        assert await expect(wires, pushes) == [{"accepted": 1, "deduped": 0}] * len(crew)
+        await plug
+        assert await outside.fetchval(LATER_TRANSACTIONS, scopes) == transactions
+    for device, scope in zip(crew, scopes, strict=True):
+        await check(lane.fleet, scope, device.ops)
 
 
 async def test_sixteen_devices_that_push_as_fast_as_they_can_all_get_through(

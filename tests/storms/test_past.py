@@ -16,12 +16,12 @@ import pytest
 from app.database import NO_TIMEOUT, create_engine
 from app.services.verifying import verify
 from app.sql.scopes import listed
-from foldpoint.difference import difference
+from foldpoint.difference import difference_members
 from foldpoint.fold import fold_at
 from foldpoint.op import Op
 from foldpoint.resume import resume
 from foldpoint.run_seen import newest, sightings, status_of
-from foldpoint.state import state_hash
+from foldpoint.state import record_of, state_hash
 from foldpoint.surfaces import conversation
 from foldpoint.transcript import turns
 from tests.fixtures.devices import Device, checkpoint_text
@@ -175,8 +175,8 @@ async def check_answers(history: History, frontier: Frontier) -> None:
     if history.is_answerable(other):
         between = {"from": orjson.dumps(other).decode(), "to": orjson.dumps(frontier).decode()}
         found = read(await ask(history, "diff", between))
-        expected_ = difference(fold_at(history.log, other), state)
-        assert found == {"from": other, "to": frontier, **orjson.loads(orjson.dumps(expected_))}
+        members = b"".join(difference_members(fold_at(history.log, other), state))
+        assert found == {"from": other, "to": frontier, **orjson.loads(b"{%b}" % members)}
 
 
 async def check_run(history: History, frontier: Frontier, run: str) -> None:
@@ -196,6 +196,21 @@ async def check_run(history: History, frontier: Frontier, run: str) -> None:
         assert answer["intent"] == ((last := newest(seen)) and last.to_json())
     else:
         assert answer["status"] == "committed"
+        check_intent(answer["intent"], history.log, held, run)
+
+
+def check_intent(told: Any, log: list[Op], held: list[Op], run: str) -> None:
+    """Some intent of that past, and no older than what run_seen must still know of it."""
+    of_run = [op for op in log if op.surface == "intent" and op.fold_key == "id:" + run]
+    past = {op.op_id: op for op in held}
+    kept = [record for record in sightings(of_run).values() if record.op_id in past]
+    known = sightings(op for op in of_run if op.op_id in past)
+    if told is None:
+        assert not kept
+    else:
+        op = past[told["op_id"]]
+        assert record_of(op) in known.values()
+        assert all(record <= record_of(op) for record in kept)
 
 
 async def check_refusals(history: History, frontier: Frontier) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from app.database import NO_TIMEOUT, create_engine
+from app.services.making_checkpoints import make_at_head
+from app.sql.scopes import WHOLE
 from tests.storms.devices import Device, body_of, devices
 from tests.storms.fleet import Fleet
 from tests.storms.readers import Pager, Puller
-from tests.storms.stored import check, connected, held_device, held_scope, until_waiting
+from tests.storms.stored import check, connected, held_device, held_scope, until, until_waiting
 
 #: Calls on a scope that need not wait for its writer: method, rest of the path, what is sent.
 READS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -115,3 +118,28 @@ async def test_a_push_does_not_wait_for_a_checkpoint_or_a_collection_that_is_at_
     assert sum((await collecting).json()["dropped"].values()) >= 8
     (entry, *_) = (await fleet.call("GET", f"/v1/scopes/{scope}/checkpoints")).json()["checkpoints"]
     assert entry["latest"]
+
+
+WAITED = """
+select max(clock_timestamp() - query_start) > interval '300 ms'
+from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()
+"""
+WORKING = "select pg_advisory_lock($1, id) from scope where slug = $2"
+
+
+async def test_who_waits_for_a_long_work_on_a_scope_is_not_put_off(database_url: str, scope: str) -> None:
+    """The wait for another's checkpoint has no time-out, whatever else has: nobody knows how long that takes."""
+    engine = create_engine(database_url, pool_size=3, lock_timeout="50ms", **NO_TIMEOUT)
+    async with connected(database_url) as outside:
+        number = await outside.fetchval("insert into scope (slug, mode) values ($1, 'plain') returning id", scope)
+        await outside.execute(WORKING, WHOLE, scope)
+        making = asyncio.create_task(make_at_head(engine, number))
+
+        async def long_enough() -> bool:
+            return bool(await outside.fetchval(WAITED))
+
+        await until(long_enough)
+        assert not making.done()
+        await outside.execute("select pg_advisory_unlock_all()")
+        assert (await making).origin == "server"
+    await engine.dispose()

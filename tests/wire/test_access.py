@@ -23,6 +23,7 @@ SYNC = {"admin", "device"}
 ADMIN = {"admin"}
 
 SCOPE, SYNC_PATH = "/v1/scopes/{scope}", "/sync/{scope}"
+HOSTED = {"writer": "web", "ops": [{"surface": "run", "payload": 1}]}
 STAMP = {"wall_ms": 1, "counter": 0, "device_id": "mac"}
 RUN = {"agent_id": "ada", "run_id": "r"}
 HELD = {"device_id": "mac", "epoch": 1}
@@ -80,6 +81,11 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", SCOPE + "/agents"): Call(READ, params={"agent": "ada"}),
     ("POST", SCOPE + "/fence"): Call(READ, {**RUN, **HELD}),
     ("GET", SCOPE + "/leases"): Call(READ, params={"agent": "ada"}),
+    ("POST", SCOPE + "/hosted/append"): Call(LEASE, HOSTED),
+    ("POST", SCOPE + "/turns"): Call(LEASE, {**HOSTED, "conversation_id": "c", "role": "user", "content": "x"}),
+    ("POST", SCOPE + "/intents"): Call(
+        LEASE, {**HOSTED, "agent_id": "ada", "run_id": "r", "epoch": 1, "status": "pending"}
+    ),
     ("GET", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
     ("DELETE", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
     ("POST", SCOPE + "/leases/acquire"): Call(

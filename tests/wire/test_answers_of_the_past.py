@@ -95,6 +95,32 @@ async def test_once_ops_are_dropped_only_that_it_committed_is_told(runs: Device,
     assert read(await committed(runs.client, scope, "other", {}))["status"] == "in_doubt"
 
 
+async def test_the_newest_intent_of_a_past_is_the_newest_that_is_kept_of_it(device: NewDevice, scope: str) -> None:
+    mac, phone = device("mac"), device("phone")
+    phone.wall_ms -= 1_000
+    first, second = mac.intend("r", "pending", epoch=1), mac.intend("r", "pending", epoch=2)
+    mac.intend("r", "committed", epoch=2)
+    await mac.push()
+
+    async def told(**frontier: int) -> Any:
+        return read(await committed(mac.client, scope, "r", at(**frontier)))
+
+    before = await told(mac=2)
+    assert before["intent"]["op_id"] == second.op_id
+    await collect([mac])
+    assert await told(mac=2) == before
+    phone.intend("r", "pending", epoch=3)
+    later = mac.intend("r", "failed", epoch=1)
+    for each in (mac, phone):
+        await each.push()
+    assert await told(mac=2) == before
+    assert await told(mac=2, phone=0) == before
+    assert (await told(mac=3))["intent"]["op_id"] == later.op_id
+    mac.intend("r", "pending", epoch=2)
+    await mac.push()
+    assert (await told(mac=2))["intent"]["op_id"] == first.op_id
+
+
 async def test_of_closed_intents_nothing_is_concluded_about_the_past_either(device: NewDevice, scope: str) -> None:
     mac = device("mac")
     mac.write("intent", envelope())

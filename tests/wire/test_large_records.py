@@ -10,7 +10,7 @@ import httpx
 import orjson
 import pytest
 
-from app.server import PATIENT
+from app.server import EACH
 from foldpoint.fold import fold
 from foldpoint.resume import resume
 from foldpoint.state import state_hash
@@ -165,14 +165,14 @@ async def test_no_answer_fills_the_memory(server: RunningServer, device: NewDevi
 async def test_a_state_that_nobody_waits_for_any_more_is_given_up(
     server: RunningServer, device: NewDevice, database: asyncpg.Connection
 ) -> None:
-    """As many are asked for as the server reads at once; the next, which needs no record, does not wait for them."""
+    """As many are asked for as a scope may at once; the next, which needs no record, does not wait for them."""
     mac = device("mac")
     mac.facts(1)
     await mac.push()
     url = f"/v1/scopes/{mac.scope}/state"
     async with server.client() as client, database.transaction():
         await database.execute("lock table record in access exclusive mode")
-        waiting = [asyncio.create_task(client.get(url)) for _ in range(PATIENT // 2)]
+        waiting = [asyncio.create_task(client.get(url)) for _ in range(EACH)]
         await until_waiting(server.database_url, len(waiting))
         for task in waiting:
             task.cancel()

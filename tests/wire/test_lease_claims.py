@@ -104,6 +104,16 @@ async def test_epochs_seen_below_the_claim_are_passed(mac: Device) -> None:
     assert await epoch_of(mac, "bob") == 501
 
 
+async def test_epochs_committed_below_the_claim_are_passed(mac: Device) -> None:
+    """Committed intents leave no sighting. Those of agents with the same slug count, those without room do not."""
+    for run, epoch, agent in (("a", 50, "z e"), ("b", 80, "z?e"), ("c", LAST, "z?e"), ("d", 90, "zoe")):
+        mac.intend(run, "committed", epoch=epoch, agent=agent)
+    mac.intend("wild", "pending", epoch=2**64 - 1, agent="z e")
+    await mac.push()
+    read(await let_go(mac, "z e"))
+    assert await epoch_of(mac, "z e") == 81
+
+
 async def test_a_higher_claim_must_be_let_go_by_itself(device: NewDevice) -> None:
     mac = device("mac")
     for epoch, granted in ((LAST, 1), (LAST + 1, 2)):

@@ -5,10 +5,12 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import quote
 
 import asyncpg
 import pytest
 
+from app.sql.scopes import WHOLE
 from foldpoint.checkpoint import checkpoint_from_ops
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text
 from tests.fixtures.server import RunningServer
@@ -20,6 +22,8 @@ from tests.wire.answers import read, refused
 LARGE = 24
 ENDS_WITHIN_S = 5
 LAST_CHUNK = b"0\r\n\r\n"
+#: The frontier of everything, as a query has it.
+HEAD = quote(f'{{"mac":{LARGE - 1}}}')
 
 
 class Stream:
@@ -77,6 +81,8 @@ def streams(mac: Device) -> dict[str, str]:
         "the latest checkpoint": f"GET /sync/{mac.scope}/checkpoints/latest",
         "a checkpoint": f"GET /v1/scopes/{mac.scope}/checkpoints/{own}",
         "the state": f"GET /v1/scopes/{mac.scope}/state",
+        "a past state": f"GET /v1/scopes/{mac.scope}/state?at={HEAD}",
+        "a difference": f"GET /v1/scopes/{mac.scope}/diff?from=%7B%7D&to={HEAD}",
     }
 
 
@@ -97,6 +103,46 @@ async def test_R20_open_streams_break_within_five_seconds_though_nobody_reads_th
             assert not await stream.is_whole(), case
             assert await standing.is_whole(), case
         revoked = await issue_token(server.database_url, "device", large.scope)
+
+
+async def test_a_stall_of_the_database_for_three_seconds_ends_no_stream_of_a_standing_token(
+    server: RunningServer, large: Device, token: Issued, database: asyncpg.Connection
+) -> None:
+    async with opened(server, streams(large)["a pull"], token) as stream:
+        async with database.transaction():
+            await database.execute("lock table token in access exclusive mode")
+            await database.execute("select pg_sleep(3.3)")
+        assert await stream.is_whole()
+
+
+async def test_a_stream_whose_token_cannot_be_checked_ends_as_soon_and_the_log_says_why(
+    server: RunningServer, large: Device, token: Issued, database: asyncpg.Connection
+) -> None:
+    async with opened(server, streams(large)["a pull"], token) as stream:
+
+        async def is_broken() -> bool:
+            return any(stream.request_id in text and "could not be checked" in text for text in server.log)
+
+        async with database.transaction(), asyncio.timeout(ENDS_WITHIN_S):
+            await database.execute("lock table token in access exclusive mode")
+            await until(is_broken)
+        assert not await stream.is_whole()
+
+
+async def test_questions_whether_the_database_answers_keep_no_look_at_the_tokens_waiting(
+    server: RunningServer, large: Device, token: Issued, database: asyncpg.Connection
+) -> None:
+    """One after the other comes, and each waits as long as it may."""
+    asks = []
+    async with opened(server, streams(large)["a pull"], token) as stream, server.client() as client:
+        async with database.transaction():
+            await database.execute("lock table alembic_version in access exclusive mode")
+            for _ in range(60):
+                asks.append(asyncio.create_task(client.get("/readyz")))
+                await database.execute("select pg_sleep(0.1)")
+        for response in await asyncio.gather(*asks):
+            assert response.status_code in (200, 503)
+        assert await stream.is_whole()
 
 
 @pytest.fixture
@@ -138,3 +184,34 @@ async def test_nothing_is_collected_for_a_token_that_was_revoked_meanwhile(
         refused(await collecting, "unauthorized")
     assert read(await mac.client.get(f"/v1/scopes/{mac.scope}/"))["ops"] == 3
     assert read(await mac.client.post(f"/sync/{mac.scope}/gc"))["dropped"] == {"mac": 3}
+
+
+@pytest.mark.parametrize("call", ["checkpoints", "gc"])
+async def test_nothing_is_made_or_trimmed_for_a_token_that_was_revoked_meanwhile(
+    server: RunningServer, device: NewDevice, scope: str, call: str
+) -> None:
+    """The call waits for another's work on the scope; when its turn comes, its token is nobody's."""
+    mac = device("mac")
+    for number in range(3):
+        mac.say(f"turn {number}", timestamp=number)
+    await mac.push()
+    await mac.ack()
+    read(await mac.client.post(f"/v1/scopes/{scope}/gc"))
+    policy = {"rules": {"conversation": {"last_n": {"n": 1}}}, "default_rule": "keep_all"}
+    read(await mac.client.put(f"/v1/scopes/{scope}/retention", json=policy))
+    mac.say("later")
+    await mac.push()
+    before = read(await mac.client.get(f"/v1/scopes/{scope}/checkpoints"))
+    token = await issue_token(server.database_url, "admin")
+    connection = await asyncpg.connect(server.database_url)
+    async with server.client(token.secret) as client:
+        async with connection.transaction():
+            await connection.execute("select pg_advisory_xact_lock($1, id) from scope where slug = $2", WHOLE, scope)
+            asked = asyncio.create_task(client.post(f"/v1/scopes/{scope}/{call}", timeout=60))
+            await until_waiting(server.database_url, 1)
+            await revoke_token(server.database_url, token)
+        refused(await asked, "unauthorized")
+    await connection.close()
+    assert read(await mac.client.get(f"/v1/scopes/{scope}/checkpoints")) == before
+    turns = read(await mac.client.get(f"/v1/scopes/{scope}/transcript", params={"conversation": "c"}))["turns"]
+    assert len(turns) == 4

@@ -7,7 +7,7 @@ import httpx
 import orjson
 import pytest
 
-from foldpoint.checkpoint import read_checkpoint
+from foldpoint.checkpoint import checkpoint_onto, read_checkpoint
 from foldpoint.fold import fold, fold_onto
 from foldpoint.hlc import Hlc
 from foldpoint.op import Op
@@ -210,6 +210,8 @@ async def test_the_checkpoint_of_a_device_that_keeps_everything_is_not_ours_any_
         {"rules": {}, "default_rule": {"last_n": {"n": -1}}}, {"rules": {}, "default_rule": {"last_n": {"n": 1}}},
         {"rules": {"intent": {"last_n": {"n": 1}}}, "default_rule": "keep_all"},
         {"rules": {"routing": {"max_age_ms": {"max_age_ms": 1}}}, "default_rule": "keep_all"},
+        {"rules": {"conversations": {"last_n": {"n": 1}}}, "default_rule": "keep_all"},
+        {"rules": {"registry:config": {"last_n": {"n": 1}}}, "default_rule": "keep_all"},
     ],
 )  # fmt: skip
 async def test_a_policy_that_cannot_be_applied_is_refused(device: NewDevice, scope: str, policy: Any) -> None:
@@ -234,3 +236,19 @@ async def test_ages_count_from_the_time_that_is_asked_for(device: NewDevice, sco
     assert (await gc(mac.client, scope, as_of_ms=1_012))["retention"]["tombstoned"] == 2
     assert (await gc(mac.client, scope, as_of_ms=2**63))["retention"]["tombstoned"] == 2
     assert Hlc(1, 0, "") < mac.ops[0].hlc
+
+
+async def test_a_checkpoint_published_after_retention_is_no_more_exact_than_what_it_began_with(
+    device: NewDevice, scope: str
+) -> None:
+    """A device takes our trimmed base, adds an op and publishes what it holds."""
+    mac = await said_and_run(device)
+    await set_policy(mac.client, scope, POLICY)
+    await gc(mac.client, scope)
+    base = read_checkpoint(orjson.loads((await mac.client.get(f"/sync/{scope}/checkpoints/latest")).content))
+    mac.facts(1)
+    await mac.push()
+    own = b"".join(checkpoint_onto(base, mac.ops[-1:]).pieces())
+    assert read(await mac.client.put(f"/sync/{scope}/checkpoints", content=own)) is True
+    (entry, *_) = read(await mac.client.get(f"/v1/scopes/{scope}/checkpoints"))["checkpoints"]
+    assert (entry["origin"], entry["exact"], entry["latest"]) == ("device", False, True)

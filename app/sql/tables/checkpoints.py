@@ -23,7 +23,6 @@ from app.sql.tables.metadata import U64, Instant, Slug, metadata
 #: A stored checkpoint, without its text, which goes when it is no longer `kept`; that it was stored is remembered:
 #: its coverage still counts, and who asks for it learns that it is gone.
 #: `trims` is how often retention had trimmed the state before: 0 is exact.
-#: Of the server's own, `accepted` is the scope's count of ops then, and `records` how many its state has.
 checkpoint = Table(
     "checkpoint",
     metadata,
@@ -35,8 +34,6 @@ checkpoint = Table(
     Column("kept", Boolean, nullable=False, server_default=text("true")),
     Column("trims", Integer, nullable=False, server_default="0"),
     Column("size", BigInteger, nullable=False),
-    Column("accepted", BigInteger),
-    Column("records", BigInteger),
     Column("created_at", Instant, nullable=False, server_default=func.now()),
     PrimaryKeyConstraint("scope", "id"),
     UniqueConstraint("scope", "hash"),

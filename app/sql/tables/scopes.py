@@ -28,7 +28,8 @@ server = Table(
     Column("lease_floor", BigInteger, nullable=False, server_default="0"),
 )
 
-#: `ops` counts what is held, `accepted` what was ever taken in.
+#: `ops` counts what is held, `accepted` what was ever taken in; `checkpointed` is `accepted` at the server's last
+#: checkpoint, which had `checkpointed_records`.
 scope = Table(
     "scope",
     metadata,
@@ -38,6 +39,8 @@ scope = Table(
     Column("mode", Text, CheckConstraint("mode in ('plain', 'sealed')", name="mode")),
     Column("ops", BigInteger, nullable=False, server_default="0"),
     Column("accepted", BigInteger, nullable=False, server_default="0"),
+    Column("checkpointed", BigInteger, nullable=False, server_default="0"),
+    Column("checkpointed_records", BigInteger, nullable=False, server_default="0"),
     Column("sealed_ops", BigInteger, nullable=False, server_default="0"),
     Column("closed_intents", BigInteger, nullable=False, server_default="0"),
     Column("max_wall_ms", BigInteger, nullable=False, server_default="0"),
