@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
+from app.key_file import NAME as KEY_FILE
 from app.postgres_binaries import Binaries, PostgresError
 
 SERVER_START_SECONDS = 120
@@ -49,7 +50,7 @@ EPHEMERAL: Mapping[str, str] = {
 
 START_LOCK = "start.lock"
 #: How the names in a data directory begin.
-OURS = ("data", "server.log", START_LOCK, "users.lock", "bin-", ".s.PGSQL")
+OURS = ("data", "server.log", START_LOCK, "users.lock", KEY_FILE, "bin-", ".s.PGSQL")
 
 
 class EmbeddedPostgres:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from app.body_limit import BodyLimit
 from app.database import NO_TIMEOUT, create_engine
 from app.headers import Headers
+from app.key_file import KeyFile
 from app.routes import (
     checkpoints,
     conversations,
@@ -18,6 +19,7 @@ from app.routes import (
     failures,
     health,
     hosted,
+    keys,
     leases,
     ops,
     records,
@@ -30,6 +32,7 @@ from app.routes import (
 )
 from app.routes.documents import with_problem
 from app.server import PATIENT, Server
+from app.services.vault import Vault
 from app.settings import Settings
 from app.sql.server_row import read_epoch
 
@@ -39,6 +42,7 @@ ROUTERS = (
     sync_org_keys.router,
     sync_scope.router,
     scopes.router,
+    keys.router,
     ops.router,
     records.router,
     conversations.router,
@@ -69,9 +73,11 @@ def create_app(settings: Settings) -> FastAPI:
         if settings.database_url is None:
             raise RuntimeError("no FOLDPOINT_DATABASE_URL; `foldpoint serve` starts an embedded one")
         url = settings.database_url.get_secret_value()
+        vault = Vault(None if settings.key_file is None else KeyFile.read(settings.key_file))
         engine, patient = create_engine(url, settings.pool_size), create_engine(url, PATIENT, **NO_TIMEOUT)
         probe, watch = create_engine(url, 1), create_engine(url, 1)
-        app.state.server = Server(engine, patient, probe, watch, settings, await read_epoch(engine))
+        epoch = await read_epoch(engine)
+        app.state.server = Server(engine, patient, probe, watch, settings, epoch, vault)
         app.state.server.background.start()
         yield
         await app.state.server.stop()

@@ -10,6 +10,8 @@ from app.services.judging import Judging
 from app.services.open_streams import OpenStreams
 from app.services.push import Pusher
 from app.services.slots import Slots
+from app.services.unlocking import Unlocking
+from app.services.vault import Vault
 from app.settings import Settings
 
 #: Connections of one process for work on whole scopes.
@@ -30,9 +32,11 @@ class Server:
     settings: Settings
     #: The server epoch, as last read.
     epoch: str
+    vault: Vault = field(default_factory=Vault)
     pusher: Pusher = field(init=False)
     judging: Judging = field(init=False)
     hosting: Hosting = field(init=False)
+    unlocking: Unlocking = field(init=False)
     background: Background = field(init=False)
     streams: OpenStreams = field(init=False)
     whole: Slots = field(default_factory=lambda: Slots(AT_ONCE, EACH))
@@ -40,17 +44,19 @@ class Server:
     conversations: Slots = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pusher = Pusher(self.engine, self.settings)
+        self.pusher = Pusher(self.engine, self.settings, self.vault)
         most = self.settings.pool_size // 2
         self.conversations = Slots(most, each=most)
-        self.hosting = Hosting(self.engine, self.settings)
+        self.hosting = Hosting(self.engine, self.settings, self.vault)
         self.judging = Judging(self.patient, self.whole)
-        self.background = Background(self.engine, self.patient, self.whole, self.settings)
+        self.unlocking = Unlocking(self.patient, self.whole, self.vault)
+        self.background = Background(self.engine, self.patient, self.whole, self.settings, self.unlocking)
         self.streams = OpenStreams(self.watch)
 
     async def stop(self) -> None:
         await self.background.stop()
         await self.judging.stop()
+        await self.unlocking.stop()
         await self.streams.stop()
         for engine in (self.engine, self.patient, self.probe, self.watch):
             await engine.dispose()

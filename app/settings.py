@@ -1,5 +1,7 @@
 """The server's settings: `FOLDPOINT_<NAME>` in the environment, each read in one place and named in the README."""
 
+from pathlib import Path
+
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -15,6 +17,8 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = None
     #: Accepted as an admin token when set.
     admin_token: SecretStr | None = None
+    #: A file with 32 random bytes in hex, under which the keys of sealed scopes are kept.
+    key_file: Path | None = None
     #: The largest request body that is read, in bytes.
     max_body_bytes: int = Field(256 * 1024 * 1024, ge=1024)
     max_ops_per_request: int = Field(250_000, ge=1)

@@ -11,8 +11,8 @@ def is_envelope(payload: Json) -> bool:
 
 
 def is_well_formed(payload: Json) -> bool:
-    """Whether an envelope could open under some key (server.md §9)."""
+    """Whether an envelope could open under some key (server.md §9); a `kid` of null is none (car-sync.md §1.9)."""
     if not isinstance(payload, dict):
         return False
     texts = isinstance(payload.get("nonce"), str) and isinstance(payload.get("ct"), str)
-    return texts and ("kid" not in payload or as_u64(payload["kid"]) is not None)
+    return texts and (payload.get("kid") is None or as_u64(payload["kid"]) is not None)

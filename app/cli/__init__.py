@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
 from app.away import NO_CONNECTION
-from app.cli import migrate, serve, token, upkeep, verify
+from app.cli import migrate, scope, serve, token, upkeep, verify
 from app.database import DatabaseUrlError
+from app.key_file import KeyFileError
 from app.migrate import MigrationError
 from app.postgres_binaries import PostgresError
 from app.problems import Problem
@@ -20,6 +21,7 @@ from foldpoint.org_directory import UnfitAccount
 EXPLAINED = (
     asyncpg.PostgresError,
     DatabaseUrlError,
+    KeyFileError,
     MigrationError,
     NO_CONNECTION,
     OSError,
@@ -42,6 +44,7 @@ commands.command()(verify.verify)
 commands.command()(upkeep.checkpoint)
 commands.command()(upkeep.gc)
 commands.add_typer(token.commands, name="token")
+commands.add_typer(scope.commands, name="scope")
 
 
 def main() -> None:

@@ -11,7 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.database import NO_TIMEOUT, create_engine
 from app.embedded import DURABLE, EmbeddedPostgres
+from app.key_file import NAME as KEY_FILE
+from app.key_file import KeyFile
 from app.migrate import prepare
+from app.services.vault import Vault
 from app.settings import Settings
 
 DataDir = Annotated[
@@ -44,6 +47,19 @@ def database(settings: Settings, data_dir: Path | None, connections: int = 0, *,
         )
     with EmbeddedPostgres(directory, {**DURABLE, "max_connections": str(most)}) as postgres:
         yield postgres.url()
+
+
+def key_file(settings: Settings, data_dir: Path | None) -> Path | None:
+    """Where the key file is: the setting says, or else it is in the data directory of an embedded database."""
+    if settings.key_file is not None or settings.database_url is not None:
+        return settings.key_file
+    return (data_dir or _default_data_dir()).absolute() / KEY_FILE
+
+
+def vault(settings: Settings, data_dir: Path | None) -> Vault:
+    """The keyrings that a command can read. Raises KeyFileError."""
+    path = key_file(settings, data_dir)
+    return Vault(None if path is None else KeyFile.read(path))
 
 
 @asynccontextmanager

@@ -4,17 +4,22 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 import uvicorn
 
-from app.cli.database import DataDir, database, transaction
+from app.cli.database import DataDir, database, key_file, transaction
+from app.key_file import KeyFile
 from app.migrate import upgrade
 from app.server import PATIENT
 from app.services.tokens import issue_first_admin
 from app.settings import Settings
+from app.sql.scope_keys import any_stored
+from app.sql.transactions import begun
 
 SHORTEST_ADMIN_TOKEN = 16
 
@@ -41,7 +46,11 @@ def serve(
         asyncio.run(upgrade(url))
         if settings.admin_token is None:
             asyncio.run(_show_first_admin_token(url))
+        path = key_file(settings, data_dir)
+        asyncio.run(_prepare_key_file(url, path, own=settings.key_file is None))
         os.environ["FOLDPOINT_DATABASE_URL"] = url
+        if path is not None:
+            os.environ["FOLDPOINT_KEY_FILE"] = str(path)
         uvicorn.run(
             "app.cli.worker:application", factory=True, host=host, port=port, workers=workers,
             loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False, server_header=False,
@@ -83,6 +92,21 @@ def _is_loopback(host: str) -> bool:
 def _exit(_signal: int, _frame: FrameType | None) -> None:
     """uvicorn raises the signal that stopped it once more; the embedded database must still be stopped after that."""
     raise SystemExit(0)
+
+
+async def _prepare_key_file(url: str, path: Path | None, *, own: bool) -> None:
+    """Make our own key file while no keys are kept under another, or say what is missing. Raises KeyFileError."""
+    if path is not None and KeyFile.read(path) is not None:
+        return
+    async with transaction(url) as connection:
+        kept = await any_stored(await begun(connection))
+    if path is not None and own and not kept:
+        with suppress(FileExistsError):
+            KeyFile.make(path)
+    elif path is not None or kept:
+        typer.echo(
+            f"There is no key file{'' if path is None else f' {path}'}: unlocked scopes do not answer.", err=True
+        )
 
 
 async def _show_first_admin_token(url: str) -> None:

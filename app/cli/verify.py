@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.cli.database import DataDir, database, whole_scopes
+from app.cli.database import DataDir, database, vault, whole_scopes
+from app.services.vault import Vault
+from app.services.verifying import readable
 from app.services.verifying import verify as verify_scope
 from app.settings import Settings
 from app.sql import scopes
@@ -18,28 +20,32 @@ def verify(
     data_dir: DataDir = None,
 ) -> None:
     """Check chains, heads, records against a refold, run_seen and checkpoints; exit 1 if anything is wrong."""
-    with database(Settings(), data_dir) as url:
-        found = asyncio.run(_verify(url, scope))
+    settings = Settings()
+    with database(settings, data_dir) as url:
+        found = asyncio.run(_verify(url, scope, vault(settings, data_dir)))
     if found:
         sys.exit(1)
 
 
-async def _verify(url: str, scope: str | None) -> int:
+async def _verify(url: str, scope: str | None, keys: Vault) -> int:
     total = 0
     async with whole_scopes(url) as engine:
         for number, name in await listed(engine, scope):
-            found = [fault async for fault in _watched(engine, number, name)]
+            found = [fault async for fault in _watched(engine, number, name, keys)]
             for fault in found:
                 typer.echo(f"{name}: {fault}")
-            typer.echo(f"{name}: {'ok' if not found else f'{len(found)} faults'}", err=True)
+            unread = (
+                "" if await readable(engine, number, keys) else "; what is opened was not checked: no key file here"
+            )
+            typer.echo(f"{name}: {'ok' if not found else f'{len(found)} faults'}{unread}", err=True)
             total += len(found)
     return total
 
 
-async def _watched(engine: AsyncEngine, scope: int, name: str) -> AsyncIterator[str]:
+async def _watched(engine: AsyncEngine, scope: int, name: str, keys: Vault) -> AsyncIterator[str]:
     """The faults of a scope, with a bar over its ops where a person watches."""
     async with engine.connect() as connection:
         ops = (await scopes.row(connection, scope)).ops
     with typer.progressbar(length=ops, label=name, file=sys.stderr) as bar:
-        async for fault in verify_scope(engine, scope, lambda: bar.update(1)):
+        async for fault in verify_scope(engine, scope, lambda: bar.update(1), keys):
             yield fault

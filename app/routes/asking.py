@@ -20,6 +20,7 @@ from app.services.spool import Spool
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
+from foldpoint.seal import Keyring
 from foldpoint.slug import slug
 
 bearer = HTTPBearer(auto_error=False, description="A token made by `foldpoint token create`.")
@@ -49,10 +50,11 @@ CallerDep = Annotated[Caller, Depends(caller_of)]
 
 
 class Work(NamedTuple):
-    """A transaction in which the caller's right was checked."""
+    """A transaction in which the caller's right was checked. `keyring` is that of an unlocked scope."""
 
     connection: AsyncConnection
     reach: Reach
+    keyring: Keyring | None = None
 
     async def pg(self) -> Driver:
         return await driver(self.connection)
@@ -76,12 +78,27 @@ class Asking:
             yield Work(connection, await reach(connection, self.caller, scope, Right.READ))
 
     @asynccontextmanager
+    async def folded(self, scope: str) -> AsyncIterator[Work]:
+        """As `reading`, for what is folded. Raises sealed_scope, as 503, while a scope's keys are not in use."""
+        async with self.reading(scope) as work:
+            yield await self._opened(work)
+
+    @asynccontextmanager
+    async def folded_whole(self, scope: str) -> AsyncIterator[Work]:
+        """As `folded`, for a whole scope."""
+        async with self.reading_whole(scope) as work:
+            yield await self._opened(work)
+
+    async def _opened(self, work: Work) -> Work:
+        return work._replace(keyring=await self.server.vault.readable(await work.pg(), work.reach))
+
+    @asynccontextmanager
     async def reading_conversation(self, scope: str, limit: int | None) -> AsyncIterator[Work]:
-        """As `reading`, for turns of a conversation; without a limit it may take long, and pushes go before."""
+        """As `folded`, for turns of a conversation; without a limit it may take long, and pushes go before."""
         async with AsyncExitStack() as slot:
             if limit is None:
                 await slot.enter_async_context(self.server.conversations.take(slug(scope)))
-            yield await slot.enter_async_context(self.reading(scope))
+            yield await slot.enter_async_context(self.folded(scope))
 
     @asynccontextmanager
     async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.routes.asking import AskingDep, answer, sent
-from app.routes.documents import CURSORS, RECORD, STAMP, gives
+from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives
 from app.routes.frontiers import AtDep, Frontier
 from app.services import listing, telling
 from app.services.past import stamps_at
@@ -22,7 +22,7 @@ TurnLimit = Annotated[int | None, Query(ge=1, le=1_000_000_000)]
     "/conversations",
     responses=gives(
         {"conversations": [{"conversation_id": "trip", "turns": 4, "first": STAMP, "last": STAMP}], "cursor": None},
-        "not_found",
+        *FOLDED,
         *CURSORS,
     ),
 )
@@ -33,7 +33,7 @@ async def conversations(
     limit: Annotated[int, Query(ge=1, le=listing.MAX_CONVERSATIONS)] = 100,
 ) -> Response:
     """Conversations by id in byte order, with the number of their turns and the first and last stamp."""
-    async with asking.reading(scope) as work:
+    async with asking.folded(scope) as work:
         return answer(await listing.conversations(await work.pg(), work.reach.cursors, cursor, limit))
 
 
@@ -54,7 +54,7 @@ async def conversations(
             "before": None,
             "after": None,
         },
-        "not_found",
+        *FOLDED,
         "frontier_collected",
         *CURSORS,
     ),
@@ -82,7 +82,7 @@ async def transcript(
     return sent(asking, spool)
 
 
-@router.get("/resume", responses=gives(RESUMED, "not_found", "frontier_collected"))
+@router.get("/resume", responses=gives(RESUMED, *FOLDED, "frontier_collected"))
 async def resume(
     asking: AskingDep, scope: str, conversation: str, limit: TurnLimit = None, at: AtDep = None
 ) -> Response:

@@ -104,8 +104,11 @@ ALWAYS = ("unauthorized", "forbidden", "invalid_request", "unavailable", "intern
 #: What a call that goes on from a cursor may be refused with.
 CURSORS = ("invalid_cursor", "cursor_gone", "server_restored")
 
+#: What a question about folded ops may be refused with.
+FOLDED = ("not_found", "sealed_scope:503")
+
 #: What a push may be refused with as a whole, and what for one of its ops.
-PUSH = ("not_found", "reserved_device", "too_many_ops", "too_large")
+PUSH = ("not_found", "sealed_scope:503", "reserved_device", "too_many_ops", "too_large")
 REFUSED_OPS = (
     "chain_fork",
     "gap",

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/scopes/{scope}", tags=["hosted writers"])
 LONGEST_KEY = 255
 WRITER = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "example": "web"}
 OP = {**EMITTED, "device_id": "hosted-web-0f3a9b2c", "hlc": {**STAMP, "device_id": "hosted-web-0f3a9b2c"}}
-CODES = ("not_found", "plain_scope", "sealed_scope", "clock_skew", "too_large", "too_many_ops")
+CODES = ("not_found", "plain_scope", "sealed_scope", "sealed_scope:503", "clock_skew", "too_large", "too_many_ops")
 
 
 def _body(required: list[str], **properties: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from app.problems import Problem
 from app.routes import sync_leases
 from app.routes.asking import AskingDep, JsonText, answer
-from app.routes.documents import LEASE, gives
+from app.routes.documents import FOLDED, LEASE, gives
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow, Timed
@@ -29,7 +29,7 @@ class ReleaseLease(sync_leases.Release):
     agent_id: JsonText
 
 
-@router.post("/acquire", responses=gives(TIMED, "not_found", "lease_held", "epoch_exhausted", "too_large"))
+@router.post("/acquire", responses=gives(TIMED, *FOLDED, "lease_held", "epoch_exhausted", "too_large"))
 async def acquire(asking: AskingDep, scope: str, body: AcquireLease) -> Response:
     """Take an agent's lease if nobody holds it unexpired; a renewal is another call."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
@@ -73,14 +73,14 @@ LET_GO = {
 }
 
 
-@router.get("/claim", responses=gives({"agent_id": "travel", "claim": CLAIM, "let_go": []}, "not_found"))
+@router.get("/claim", responses=gives({"agent_id": "travel", "claim": CLAIM, "let_go": []}, *FOLDED))
 async def claim(asking: AskingDep, scope: str, agent: str) -> Response:
     """The claim of an intent above which no epoch is left to grant, null if there is room; and those let go before."""
     async with asking.reading(scope, Right.ADMIN) as work:
         return answer(await leasing.claims(work.connection, work.reach.existing, agent))
 
 
-@router.delete("/claim", responses=gives(LET_GO, "not_found", "epoch_exhausted"))
+@router.delete("/claim", responses=gives(LET_GO, *FOLDED, "epoch_exhausted"))
 async def let_claim_go(asking: AskingDep, scope: str, agent: str) -> Response:
     """Let that claim go: leases are granted again, above every epoch that was granted before.
 

@@ -14,6 +14,7 @@ GLANCE = {
     "scope": "user:ada",
     "slug": "user_ada",
     "mode": "plain",
+    "keys": None,
     "frontier": {"laptop": 4},
     "stable_frontier": STAMP,
     "ops": 5,

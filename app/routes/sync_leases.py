@@ -35,7 +35,7 @@ class Release(BaseModel):
     epoch: U64
 
 
-@router.post("/acquire", responses=gives({"Granted": LEASE}, "epoch_exhausted", *WRITES))
+@router.post("/acquire", responses=gives({"Granted": LEASE}, "sealed_scope:503", "epoch_exhausted", *WRITES))
 async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> Response:
     """Take an agent's lease if nobody holds it unexpired."""
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:

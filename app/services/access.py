@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
 from app.services.cursors import Cursors
-from app.sql.access import Grant, look_up, standing
+from app.sql.access import Grant, KeyState, look_up, standing
 from app.sql.scopes import ScopeNameTaken, ensure_scope
 from app.sql.transactions import Driver
 from foldpoint.admission import Mode
@@ -19,12 +19,14 @@ from foldpoint.slug import slug
 
 
 class Right(Enum):
-    """What a call needs. SYNC changes a device's chain or roster entry, WRITE a hosted chain."""
+    """What a call needs. SYNC changes a device's chain or roster entry, WRITE a hosted chain, KEYS those of a
+    sealed scope."""
 
     READ = auto()
     SYNC = auto()
     LEASE = auto()
     WRITE = auto()
+    KEYS = auto()
     ADMIN = auto()
 
 
@@ -33,7 +35,7 @@ LONGEST_SCOPE = 512
 
 RIGHTS: dict[str, frozenset[Right]] = {
     "admin": frozenset(Right),
-    "device": frozenset((Right.READ, Right.SYNC, Right.LEASE, Right.WRITE)),
+    "device": frozenset((Right.READ, Right.SYNC, Right.LEASE, Right.WRITE, Right.KEYS)),
     "executor": frozenset((Right.READ, Right.LEASE, Right.WRITE)),
     "reader": frozenset((Right.READ,)),
 }
@@ -66,6 +68,8 @@ class Reach(NamedTuple):
     #: The raw id of the device that the token is bound to.
     bound: str | None
     mode: Mode | None = None
+    key_state: KeyState | None = None
+    key_generation: int = 0
     closed_intents: int = 0
 
     @property
@@ -104,7 +108,10 @@ def require(caller: Caller, grant: Grant, name: str, right: Right) -> Reach:
     if right not in RIGHTS[role]:
         raise Problem("forbidden", f"a token of role {role} may not do this")
     bound = grant.bound.decode() if grant.bound is not None else None
-    return Reach(grant.scope, grant.epoch, bound, grant.mode, grant.closed_intents)
+    if right is Right.KEYS and bound is not None:
+        raise Problem("forbidden", "a token of one device may not do this, the owner's or an admin's may")
+    keys = grant.key_state, grant.key_generation
+    return Reach(grant.scope, grant.epoch, bound, grant.mode, *keys, grant.closed_intents)
 
 
 async def reach(connection: AsyncConnection, caller: Caller, name: str, right: Right) -> Reach:

@@ -10,6 +10,7 @@ from app.problems import Problem
 from app.services.access import Reach, Right, reach_or_create, require, unbound
 from app.services.roster import refuse_hosted
 from app.services.turns import Answers, Batch, Turn
+from app.services.vault import Vault
 from app.settings import Settings
 from app.sql import access, devices, pushing
 from app.sql.access import Asked, Locked
@@ -35,13 +36,13 @@ class Share:
         return Named(batch.caller.token_hash, slug(self.scope), batch.device)
 
 
-async def admit(engine: AsyncEngine, settings: Settings, share: Share) -> Answers:
+async def admit(engine: AsyncEngine, settings: Settings, vault: Vault, share: Share) -> Answers:
     """Admit batches of one scope once its lock is free, and make it if need be; committed when this returns."""
     asked = [share.asked(batch) for batch in share.batches]
     while True:
         async with exclusive(engine) as pg:
             locked = await access.lock(pg, list(dict.fromkeys(asked)))
-            turn = _begin(share, [locked.get(one) for one in asked], settings)
+            turn = await _begin(pg, share, [locked.get(one) for one in asked], settings, vault)
             if turn is not None:
                 found = await pushing.load(pg, list(dict.fromkeys(turn.places())))
                 return (await _take(pg, settings, [turn], found))[0]
@@ -49,7 +50,9 @@ async def admit(engine: AsyncEngine, settings: Settings, share: Share) -> Answer
             return problems
 
 
-async def admit_free(engine: AsyncEngine, settings: Settings, shares: Sequence[Share]) -> list[Answers | None]:
+async def admit_free(
+    engine: AsyncEngine, settings: Settings, vault: Vault, shares: Sequence[Share]
+) -> list[Answers | None]:
     """Admit batches of several scopes in one transaction that waits for nobody; committed when this returns.
 
     None for a scope that must be admitted by itself: it, or a device of it, is locked or does not exist yet.
@@ -60,13 +63,16 @@ async def admit_free(engine: AsyncEngine, settings: Settings, shares: Sequence[S
         locked = {one: found for one, (found, _) in free.items()}
         found = {Place(scope.number, one.device): device for one, (scope, device) in free.items()}
         turns = [
-            _begin(share, [locked.get(one) for one in own], settings) for share, own in zip(shares, named, strict=True)
+            await _begin(pg, share, [locked.get(one) for one in own], settings, vault)
+            for share, own in zip(shares, named, strict=True)
         ]
         answers = iter(await _take(pg, settings, [turn for turn in turns if turn is not None], found))
         return [None if turn is None else next(answers) for turn in turns]
 
 
-def _begin(share: Share, locked: Sequence[Locked | None], settings: Settings) -> Turn | None:
+async def _begin(
+    pg: Driver, share: Share, locked: Sequence[Locked | None], settings: Settings, vault: Vault
+) -> Turn | None:
     """None without the scope's lock, or if the scope is not bound yet to the raw name it is given."""
     known = [one for one in locked if one is not None and not unbound(one.grant, share.scope)]
     if len(known) < len(share.batches):
@@ -74,7 +80,15 @@ def _begin(share: Share, locked: Sequence[Locked | None], settings: Settings) ->
     first = known[0]
     bounds = Bounds.of(first.grant.mode, first.now_ms, settings.max_clock_skew_ms, first.max_wall_ms)
     batches = [(batch, _reach(batch, one, share.scope)) for batch, one in zip(share.batches, known, strict=True)]
-    return Turn(first.number, slug(share.scope), bounds, batches)
+    keyring = None
+    if first.grant.key_state == "unlocked":
+        try:
+            keyring = await vault.keyring(pg, first.number, first.grant.key_generation)
+        except Problem as problem:
+            batches = [(batch, problem if isinstance(reach, Reach) else reach) for batch, reach in batches]
+    else:
+        vault.forget(first.number)
+    return Turn(first.number, slug(share.scope), bounds, batches, keyring)
 
 
 async def _take(pg: Driver, settings: Settings, turns: Sequence[Turn], found: Mapping[Place, Device]) -> list[Answers]:

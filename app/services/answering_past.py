@@ -1,18 +1,20 @@
 """The executor's questions about a past frontier (server.md §6)."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from app.problems import Problem
 from app.services.access import Reach
 from app.services.answering import Run, open_intents
-from app.services.past import Past, locate, stored_intents
+from app.services.past import Past, locate, readable, stored_intents
 from app.sql import checkpoints, ops, seen
 from app.sql.histories import Stamp
 from app.sql.transactions import Driver
 from foldpoint.fold import fold_onto
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
 from foldpoint.run_seen import sightings, status_of
+from foldpoint.seal import Keyring
 from foldpoint.state import Record, SyncState
 from foldpoint.surfaces import intent
 
@@ -20,7 +22,9 @@ from foldpoint.surfaces import intent
 NOTHING: Stamp = (-1, 0)
 
 
-async def committed_at(pg: Driver, reach: Reach, run: Run, frontier: Mapping[str, int]) -> dict[str, Any]:
+async def committed_at(
+    pg: Driver, reach: Reach, run: Run, frontier: Mapping[str, int], keyring: Keyring | None
+) -> dict[str, Any]:
     """A run's answer as it was at a frontier. Raises frontier_collected, and sealed_scope.
 
     That it committed is told from a checkpoint and the ops after it; any other status needs every op. `intent` is the
@@ -30,8 +34,11 @@ async def committed_at(pg: Driver, reach: Reach, run: Run, frontier: Mapping[str
     scope, (agent, run_id) = reach.existing, run
     past = await _all_ops(pg, scope, frontier) or await locate(pg, scope, frontier)
     start = SyncState() if past.start is None else await stored_intents(pg, scope, past.start)
-    texts = await ops.naming(pg, scope, past.spans, intent.SURFACE, "id", run_id)
-    own = [op for op in map(read_op, texts) if _is_of(op, run)]
+    if keyring is None:
+        texts = await ops.naming(pg, scope, past.spans, intent.SURFACE, "id", run_id)
+    else:
+        texts = await ops.of_surface(pg, scope, past.spans, intent.SURFACE)
+    own = [op for op in await asyncio.to_thread(readable, texts, keyring) if _is_of(op, run)]
     record = fold_onto(start, own).committed_run(agent, run_id)
     if record is None:
         open_intents(reach)

@@ -71,6 +71,11 @@ def stream_of(op: Op) -> bytes | None:
     """The stream of an op that is its own record; None for every other, a sealed one too."""
     if not surface_of(op.surface).event_stream or is_envelope(op.payload):
         return None
+    return record_stream(op)
+
+
+def record_stream(op: Op) -> bytes:
+    """The stream of the record that an op of an event stream makes."""
     if op.surface != conversation.SURFACE.name or conversation.is_tombstone(op.payload):
         return NO_STREAM
     return stream_key(conversation.conversation_id(op.payload))

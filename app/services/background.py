@@ -1,4 +1,5 @@
-"""What a server process does unasked: checkpoints that are due, and garbage collection where an interval is set."""
+"""What a server process does unasked: checkpoints that are due, unlocking that was cut short, and garbage collection
+where an interval is set."""
 
 import asyncio
 import logging
@@ -12,14 +13,15 @@ from app.away import DATABASE_ERRORS, unavailable
 from app.services.making_checkpoints import make_if_due
 from app.services.retaining import Retaining
 from app.services.slots import Slots
+from app.services.unlocking import Unlocking
 from app.services.upkeep import collect_and_retain
 from app.settings import Settings
-from app.sql import making, scopes, trims
+from app.sql import making, scope_keys, scopes, trims
 from app.sql.transactions import exclusive
 
 log = logging.getLogger("foldpoint")
 
-#: Seconds between two looks for scopes whose checkpoint is due, or whose retention was cut short.
+#: Seconds between two looks for scopes whose checkpoint is due, or whose retention or unlocking was cut short.
 LOOK_S = 2
 
 
@@ -34,10 +36,13 @@ class Background:
     patient: AsyncEngine
     whole: Slots
     settings: Settings
+    unlocking: Unlocking
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         self.tasks.append(asyncio.create_task(_repeat(self._look, LOOK_S)))
+        if self.unlocking.vault.file is not None:
+            self.tasks.append(asyncio.create_task(_repeat(self._unlock, LOOK_S)))
         if self.settings.gc_interval_s:
             self.tasks.append(asyncio.create_task(_repeat(self._collect, self.settings.gc_interval_s)))
 
@@ -53,6 +58,11 @@ class Background:
             due = await making.due(pg, every) if every else []
         await self._each(cut_short, lambda scope: Retaining(self.patient, scope).finish())
         await self._each(due, lambda scope: make_if_due(self.patient, scope, every))
+
+    async def _unlock(self) -> None:
+        async with exclusive(self.engine) as pg:
+            left = await scope_keys.unlocking(pg)
+        await self._each(left, self.unlocking.resume)
 
     async def _collect(self) -> None:
         numbers = [number for number, _ in await scopes.listed(self.engine)]

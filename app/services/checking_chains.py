@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from app.services.arrivals import stream_of
+from app.services.opening import Opened
 from app.sql import audit, devices
 from app.sql.keys import op_id_text, slot_key
 from app.sql.transactions import Driver, Row
@@ -13,6 +14,7 @@ from foldpoint.envelope import is_envelope, is_well_formed
 from foldpoint.op import Op, read_op_text
 from foldpoint.relay import Chain
 from foldpoint.run_seen import sightings
+from foldpoint.seal import Keyring
 from foldpoint.state import Record
 from foldpoint.surfaces import intent, surface_of
 
@@ -29,19 +31,32 @@ class Chains:
     ops: int = 0
     sealed: int = 0
     closed_intents: int = 0
+    settled_intents: int = 0
     max_wall_ms: int = 0
     seen: dict[SeenKey, Record] = field(default_factory=dict)
+    #: What sealed ops are opened with.
+    keyring: Keyring | None = None
     #: Called after each op, for a progress bar.
     watch: Callable[[], object] = lambda: None
 
     def add(self, op: Op) -> None:
         self.ops += 1
         self.max_wall_ms = max(self.max_wall_ms, op.hlc.wall_ms)
-        is_intent = op.surface == intent.SURFACE.name
-        if is_envelope(op.payload):
+        if not is_envelope(op.payload):
+            self._see(op)
+        elif self.keyring is None:
             self.sealed += 1
-            self.closed_intents += is_intent and is_well_formed(op.payload)
-        elif is_intent:
+            self.closed_intents += op.surface == intent.SURFACE.name and is_well_formed(op.payload)
+        else:
+            opened = Opened.of([op], self.keyring)
+            self.sealed += 1 - opened.opened
+            self.closed_intents += opened.lacking
+            self.settled_intents += opened.settled
+            for folded in opened.ops:
+                self._see(folded)
+
+    def _see(self, op: Op) -> None:
+        if op.surface == intent.SURFACE.name:
             for slot, record in sightings([op]).items():
                 key = slot.agent_id, slot_key(slot.key), slot.epoch, slot.failed
                 self.seen[key] = max(record, self.seen.get(key, record))

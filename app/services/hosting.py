@@ -1,5 +1,6 @@
 """Writes for clients that keep no op log: the server continues a chain of theirs (server.md §7, §11)."""
 
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -12,20 +13,23 @@ from app.problems import Problem
 from app.services.access import Caller, Right, reach_or_create, require, unbound
 from app.services.arrivals import Arrival
 from app.services.turns import Line, Turn
+from app.services.vault import Vault, unlocking
 from app.settings import Settings
 from app.sql import access, hosting, intents, pushing
-from app.sql.access import Asked, Locked
+from app.sql.access import Asked, Grant, Locked
 from app.sql.hosting import Answered
 from app.sql.keys import stream_key
 from app.sql.ops import Appending
 from app.sql.pushing import Place
 from app.sql.transactions import Driver, exclusive, writing
 from app.sql.writes import Writes
-from foldpoint.admission import Bounds
+from foldpoint.admission import Bounds, Mode
 from foldpoint.hlc import CounterExhausted
 from foldpoint.hosted import Draft, Outcome, hosted_device, mint, turn_draft
 from foldpoint.op import Op
 from foldpoint.relay import Chain
+from foldpoint.seal import Keyring, SealError, seal_payload
+from foldpoint.seal.box import NONCE_BYTES
 from foldpoint.slug import slug
 
 #: What a write says it would do once the lock is held, or the answer it ends in without an op.
@@ -64,6 +68,7 @@ class Hosting:
 
     engine: AsyncEngine
     settings: Settings
+    vault: Vault
 
     async def write(self, caller: Caller, scope: str, write: Write) -> bytes:
         """Carry out a write; the answer as JSON. Raises Problem."""
@@ -80,19 +85,35 @@ class Hosting:
     async def _write(self, pg: Driver, scope: _Scope, locked: Locked, write: Write) -> bytes:
         if write.once is not None and (answer := await _answered(pg, scope.number, write.once, locked.now_ms)):
             return answer
-        if locked.grant.mode == "sealed":
-            raise Problem("sealed_scope", "the server holds no keys of this scope, and nothing is written in the clear")
+        keyring = await self._keyring(pg, scope.number, locked.grant)
         planned = await write.plan(pg, scope.number, locked.now_ms)
         if isinstance(planned, list):
-            planned = write.told(await self._append(pg, scope, locked, write.writer, planned))
+            drafts = planned if keyring is None else [_sealed(draft, keyring) for draft in planned]
+            planned = write.told(await self._append(pg, scope, locked, write.writer, drafts, keyring))
         answer = orjson.dumps(planned)
         if write.once is not None:
             kept = Answered(write.once.request, answer)
             await hosting.keep(pg, scope.number, write.once.key, kept, locked.now_ms)
         return answer
 
+    async def _keyring(self, pg: Driver, scope: int, grant: Grant) -> Keyring | None:
+        """What a write is sealed with; None in a plain scope. Raises sealed_scope."""
+        if grant.mode != "sealed":
+            return None
+        if grant.key_state is None:
+            raise Problem("sealed_scope", "the server holds no keys of this scope, and nothing is written in the clear")
+        if grant.key_state == "unlocking":
+            raise unlocking()
+        return await self.vault.keyring(pg, scope, grant.key_generation)
+
     async def _append(
-        self, pg: Driver, scope: _Scope, locked: Locked, writer: str, drafts: Sequence[Draft]
+        self,
+        pg: Driver,
+        scope: _Scope,
+        locked: Locked,
+        writer: str,
+        drafts: Sequence[Draft],
+        keyring: Keyring | None,
     ) -> list[Op]:
         device_id = hosted_device(writer, locked.grant.epoch)
         place = Place(scope.number, device_id)
@@ -103,7 +124,8 @@ class Hosting:
         except CounterExhausted as error:
             raise Problem("clock_skew", f"no stamp is left: {error}", {"server_ms": locked.now_ms}) from error
         self._refuse_large(ops)
-        bounds = replace(Bounds.of(locked.grant.mode, locked.now_ms, 0, 0), mode="plain")
+        mode: Mode = "plain" if keyring is None else "sealed"
+        bounds = replace(Bounds.of(locked.grant.mode, locked.now_ms, 0, 0), mode=mode)
         for op in ops:
             if (refusal := bounds.refuse(op)) is not None:
                 raise Problem(refusal.code, refusal.detail, refusal.facts)
@@ -113,7 +135,7 @@ class Hosting:
             await appending.start([arrival.row(scope.number, line.no) for arrival in arrivals])
         for arrival in arrivals:
             line.accept(arrival)
-        await Turn(scope.number, scope.slug, bounds, [], {device_id: line}).write(pg, writes)
+        await Turn(scope.number, scope.slug, bounds, [], keyring, {device_id: line}).write(pg, writes)
         await writes.send(pg)
         return ops
 
@@ -124,6 +146,15 @@ class Hosting:
         for op in ops:
             if len(op.text()) > limits["max_op_bytes"]:
                 raise Problem("too_large", f"op {op.seq} is larger than {limits['max_op_bytes']} bytes", limits)
+
+
+def _sealed(draft: Draft, keyring: Keyring) -> Draft:
+    """The draft as devices can open it. Raises sealed_scope if no key of its audience is held."""
+    try:
+        key = keyring.newest_key(draft.scope)
+    except SealError as error:
+        raise Problem("sealed_scope", f"nothing is written in the clear: {error.detail}") from None
+    return draft._replace(payload=seal_payload(draft.payload, key, secrets.token_bytes(NONCE_BYTES)).to_json())
 
 
 async def _answered(pg: Driver, scope: int, once: Once, now_ms: int) -> bytes | None:

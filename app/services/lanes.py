@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.away import unreachable
 from app.services.admitting import Share, admit, admit_free
 from app.services.turns import Admitted, Batch
+from app.services.vault import Vault
 from app.settings import Settings
 
 #: Ops that one transaction takes of pushes that wait for one scope, and of several scopes; at least one push.
@@ -30,8 +31,8 @@ class Lanes:
     a scope apart, in any number of processes, is the row lock that each transaction holds.
     """
 
-    def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
-        self._engine, self._settings = engine, settings
+    def __init__(self, engine: AsyncEngine, settings: Settings, vault: Vault) -> None:
+        self._engine, self._settings, self._vault = engine, settings, vault
         self._waiting: dict[str, list[_Waiting]] = {}
         self._busy: set[str] = set()
         self._crossing = False
@@ -105,7 +106,8 @@ class Lanes:
     async def _admit_several(self, shares: dict[str, list[_Waiting]]) -> None:
         answers: Sequence[Sequence[Admitted | Exception] | None] = [None] * len(shares)
         try:
-            answers = await admit_free(self._engine, self._settings, [_share(*share) for share in shares.items()])
+            each = [_share(*share) for share in shares.items()]
+            answers = await admit_free(self._engine, self._settings, self._vault, each)
         except Exception as error:  # noqa: BLE001 - each scope is tried by itself, and hears of its own
             if unreachable(error):
                 answers = [[error] * len(taken) for taken in shares.values()]
@@ -123,7 +125,7 @@ class Lanes:
     async def _admit(self, scope: str, taken: Sequence[_Waiting]) -> bool:
         """Whether the database was reached. What fails together is tried push by push: none fails for its neighbour."""
         try:
-            _settle(taken, await admit(self._engine, self._settings, _share(scope, taken)))
+            _settle(taken, await admit(self._engine, self._settings, self._vault, _share(scope, taken)))
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and raises it
             if len(taken) == 1 or unreachable(error):
                 _settle(taken, [error] * len(taken))

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
 from app.services.access import Caller
+from app.services.vault import unlocking
 from app.sql import leases
 from app.sql.leases import Floor
 from app.sql.transactions import database_ms
@@ -50,16 +51,24 @@ class HeldNow(NamedTuple):
 
 
 async def acquire(connection: AsyncConnection, scope: int, agent: str, device: str, ttl_ms: int) -> Timed | HeldNow:
-    """Grant the next epoch, above every fence of the agent's slug. Raises epoch_exhausted."""
+    """Grant the next epoch, above every fence of the agent's slug. Raises epoch_exhausted, and sealed_scope as 503."""
     register = await leases.lock(connection, scope, slug(agent), agent)
     now_ms = await database_ms(connection)
-    floor = await leases.floor(connection, scope, slug(agent))
+    floor = await _floor(connection, scope, agent)
     granted = register.acquire(device, min(ttl_ms, MAX_TTL_MS), now_ms, floor.epoch)
     if isinstance(granted, Held):
         return HeldNow(granted.lease, granted.lease.expires_at_ms - now_ms)
     if granted.epoch > I64_MAX:
         raise _exhausted(agent, register, floor)
     return await _put(connection, scope, granted, now_ms)
+
+
+async def _floor(connection: AsyncConnection, scope: int, agent: str) -> Floor:
+    """Raises sealed_scope, as 503, while fences are still to come out of sealed ops."""
+    floor = await leases.floor(connection, scope, slug(agent))
+    if not floor.final:
+        raise unlocking()
+    return floor
 
 
 def _exhausted(agent: str, register: Register, floor: Floor) -> Problem:
@@ -72,7 +81,7 @@ def _exhausted(agent: str, register: Register, floor: Floor) -> Problem:
 
 async def claims(connection: AsyncConnection, scope: int, agent: str) -> dict[str, Any]:
     """The claim that leaves no room for a grant, null if none does, and those that were let go."""
-    floor = await leases.floor(connection, scope, slug(agent))
+    floor = await _floor(connection, scope, agent)
     claim = None if floor.leaves_room else {"epoch": floor.epoch, "claimed_by": floor.claimed_by}
     resets = await leases.resets(connection, scope, slug(agent))
     return {"agent_id": agent, "claim": claim, "let_go": [reset._asdict() for reset in resets]}
@@ -81,7 +90,7 @@ async def claims(connection: AsyncConnection, scope: int, agent: str) -> dict[st
 async def let_claim_go(connection: AsyncConnection, scope: int, agent: str, caller: Caller) -> None:
     """Let the claim go that leaves no room for a grant, if one does. Raises epoch_exhausted if that cannot help."""
     register = await leases.lock(connection, scope, slug(agent), agent)
-    floor = await leases.floor(connection, scope, slug(agent))
+    floor = await _floor(connection, scope, agent)
     if register.epoch >= I64_MAX:
         raise _exhausted(agent, register, floor)
     if not floor.leaves_room:

@@ -19,6 +19,7 @@ async def overview(connection: AsyncConnection, scope: int) -> dict[str, Any]:
         "scope": row.slug if row.name is None else row.name.decode(),
         "slug": row.slug,
         "mode": row.mode,
+        "keys": row.key_state,
         "frontier": {chain.device_id: chain.head.seq for chain in chains if chain.head},
         "stable_frontier": stable and stable.to_json(),
         "ops": row.ops,

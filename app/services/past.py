@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from typing import NamedTuple
 
 from app.problems import Problem
+from app.services.opening import Opened
 from app.services.reading_ops import PAGE, advance
 from app.sql import checkpoint_texts, checkpoints, devices, ops, scope_tags, trims
 from app.sql.histories import Stamp
@@ -21,6 +22,7 @@ from foldpoint.fold import fold_onto
 from foldpoint.frontier import Covered, dominates
 from foldpoint.op import Op, read_op
 from foldpoint.relay import Chain
+from foldpoint.seal import Keyring
 from foldpoint.splitting import Path, Splitter
 from foldpoint.state import SyncState
 
@@ -62,15 +64,15 @@ async def locate(pg: Driver, scope: int, frontier: Mapping[str, int], starts: Co
     return Past(start, able[start], wanted, numbers)
 
 
-async def state_at(pg: Driver, scope: int, past: Past) -> SyncState:
-    """Fold the way that `locate` found."""
+async def state_at(pg: Driver, scope: int, past: Past, keyring: Keyring | None = None) -> SyncState:
+    """Fold the way that `locate` found; sealed ops as this keyring opens them."""
     state = SyncState() if past.start is None else await stored_state(pg, scope, past.start)
     spans, waiting = past.spans, list[Op]()
     while spans:
         texts, reached = await ops.bodies(pg, scope, spans, PAGE)
         if not texts:
             raise Problem("frontier_collected", "ops that this frontier needs are not there")
-        waiting += await asyncio.to_thread(_readable, texts)
+        waiting += await asyncio.to_thread(readable, texts, keyring)
         spans = [span for span in advance(spans, reached) if span.after < span.upto]
         if waiting and (len(waiting) >= FOLD_OPS or not spans):
             state = await asyncio.to_thread(fold_onto, state, waiting)
@@ -78,8 +80,10 @@ async def state_at(pg: Driver, scope: int, past: Past) -> SyncState:
     return state
 
 
-def _readable(texts: list[bytes]) -> list[Op]:
-    """The ops that are folded: sealed ones are not."""
+def readable(texts: list[bytes], keyring: Keyring | None) -> list[Op]:
+    """The ops as they are folded: sealed ones are not without a keyring."""
+    if keyring is not None:
+        return Opened.of(map(read_op, texts), keyring).ops
     return [op for op in map(read_op, texts) if not is_envelope(op.payload)]
 
 

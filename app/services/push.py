@@ -16,6 +16,7 @@ from app.services.access import Caller
 from app.services.arrivals import BodyUnreadable, Reading, Sent, in_seq_order, off_loop
 from app.services.lanes import Lanes
 from app.services.turns import Admitted, Batch
+from app.services.vault import Vault
 from app.settings import Settings
 from foldpoint.relay import Refusal
 
@@ -73,10 +74,11 @@ class Pusher:
 
     engine: AsyncEngine
     settings: Settings
+    vault: Vault = field(default_factory=Vault)
     lanes: Lanes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lanes = Lanes(self.engine, self.settings)
+        self.lanes = Lanes(self.engine, self.settings, self.vault)
 
     async def push(self, caller: Caller, scope: str, device: str, body: bytes, *, on_wire: bool) -> Pushed:
         """Push a body for a device's slug in a scope; on the device wire the call is a contact.

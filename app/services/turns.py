@@ -7,9 +7,10 @@ import orjson
 
 from app.problems import Problem
 from app.services.access import Caller, Reach
-from app.services.arrivals import Arrival, Reading
+from app.services.arrivals import Arrival, Reading, off_loop
 from app.services.folding import fold_into_records
-from app.sql import access, ops, pushing
+from app.services.opening import Opened
+from app.sql import access, ops, pushing, scope_keys
 from app.sql.access import Settled
 from app.sql.keys import op_id_text, slot_key
 from app.sql.ops import Appending
@@ -20,6 +21,7 @@ from foldpoint.admission import Bounds, mode_of
 from foldpoint.envelope import is_well_formed
 from foldpoint.op import Op
 from foldpoint.relay import Chain, Duplicate, Refusal, judge
+from foldpoint.seal import Keyring
 from foldpoint.slug import slug
 from foldpoint.surfaces import intent
 
@@ -103,12 +105,16 @@ class Line:
 
 @dataclass(slots=True)
 class Turn:
-    """Batches of one scope, each with its caller's reach, or the problem of a caller that has none."""
+    """Batches of one scope, each with its caller's reach, or the problem of a caller that has none.
+
+    `keyring` is that of an unlocked scope: its ops are opened and folded.
+    """
 
     scope: int
     slug: str
     bounds: Bounds
     batches: Sequence[tuple[Batch, Reach | Problem]]
+    keyring: Keyring | None = None
     lines: dict[str, Line] = field(default_factory=dict)
 
     @property
@@ -183,25 +189,34 @@ class Turn:
         """Fold what was stored, move the heads, note the contacts."""
         new = [op for line in self.lines.values() for op in line.new]
         if new:
+            numbers = {line.new[0].device_id: line.no for line in self.lines.values() if line.new}
+            opened = None
             if self.bounds.mode == "plain":
-                numbers = {line.new[0].device_id: line.no for line in self.lines.values() if line.new}
                 await fold_into_records(pg, writes, self.scope, new, numbers)
-            access.settle(writes, self._settled(new))
+            elif self.keyring is not None:
+                opened = await off_loop(sum(len(op.payload_text) for op in new), Opened.of, new, self.keyring)
+                await opened.fold(pg, writes, self.scope, numbers)
+                scope_keys.count(writes, self.scope, opened.opened, opened.settled)
+            access.settle(writes, self._settled(new, opened))
         for slug_, line in self.lines.items():
             place, head = Place(self.scope, slug_), line.chain if line.new else None
             changed = Changed.of(place, line.device, head, line.problem(), contact=line.contact)
             pushing.put(writes, changed)
             pushing.name_scopes(writes, self.scope, line.no, line.new_scopes())
 
-    def _settled(self, new: Sequence[Op]) -> Settled:
-        sealed = self.bounds.mode == "sealed"
-        intents = [op for op in new if op.surface == intent.SURFACE.name and is_well_formed(op.payload)]
+    def _settled(self, new: Sequence[Op], opened: Opened | None) -> Settled:
+        sealed_ops = closed_intents = 0
+        if opened is not None:
+            sealed_ops, closed_intents = len(new) - opened.opened, opened.lacking
+        elif self.bounds.mode == "sealed":
+            intents = [op for op in new if op.surface == intent.SURFACE.name and is_well_formed(op.payload)]
+            sealed_ops, closed_intents = len(new), len(intents)
         return Settled(
             self.scope,
             self.slug,
             ops=len(new),
-            sealed_ops=len(new) if sealed else 0,
-            closed_intents=len(intents) if sealed else 0,
+            sealed_ops=sealed_ops,
+            closed_intents=closed_intents,
             max_wall_ms=max(op.hlc.wall_ms for op in new),
             mode=self.bounds.mode,
         )

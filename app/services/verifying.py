@@ -2,6 +2,7 @@
 
 Chains are recomputed op by op; records, intents and conversations are compared with a refold from the base
 checkpoint and the ops; run_seen with the sightings in the ops; checkpoints with their hashes and our own fold.
+Of an unlocked scope the refold opens what is sealed; without the key file its chains are checked alone.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,35 +13,58 @@ from app.problems import Problem
 from app.services import past
 from app.services.checking_chains import Chains, check_chains
 from app.services.state_text import state_pieces
-from app.sql import audit, checkpoint_texts, checkpoints, devices, streams, trims
+from app.services.vault import Vault
+from app.sql import audit, checkpoint_texts, checkpoints, devices, scope_keys, streams, trims
 from app.sql.checkpoint_texts import TextGone
 from app.sql.checkpoints import Stored
 from app.sql.rows import record_of
+from app.sql.scope_keys import Held
 from app.sql.transactions import Driver, begun, reading
 from foldpoint.canonical import read_json
 from foldpoint.checkpoint import CheckpointError, read_checkpoint
 from foldpoint.difference import changes, fence_changes
 from foldpoint.frontier import dominates
+from foldpoint.seal import Keyring
 from foldpoint.state import SyncState, read_state
 from foldpoint.surfaces import conversation
 from foldpoint.transcript import turns
 
 
-async def verify(engine: AsyncEngine, scope: int, watch: Callable[[], object] = lambda: None) -> AsyncIterator[str]:
+async def readable(engine: AsyncEngine, scope: int, vault: Vault) -> bool:
+    """Whether `verify` can check all of a scope: not what is folded of one whose key file is missing here."""
+    async with reading(engine) as connection:
+        known = await scope_keys.held(await begun(connection), scope)
+    return known.stored is None or _keyring(known, scope, vault) is not None
+
+
+def _keyring(known: Held, scope: int, vault: Vault) -> Keyring | None:
+    if known.stored is None:
+        return None
+    try:
+        return vault.read(scope, known.stored)
+    except Problem:
+        return None
+
+
+async def verify(
+    engine: AsyncEngine, scope: int, watch: Callable[[], object] = lambda: None, vault: Vault | None = None
+) -> AsyncIterator[str]:
     """One sentence per fault found, on one snapshot; nothing where all is well. `watch` is called after each op."""
     async with reading(engine) as connection:
         pg = await begun(connection)
-        chains = Chains(await audit.first_seqs(pg, scope), watch=watch)
+        known = await scope_keys.held(pg, scope)
+        keyring = _keyring(known, scope, vault or Vault()) if known.state == "unlocked" else None
+        chains = Chains(await audit.first_seqs(pg, scope), watch=watch, keyring=keyring)
         async for fault in check_chains(pg, scope, chains):
             yield fault
         async for fault in _check_counters(pg, scope, chains):
             yield fault
-        if chains.sealed:
+        if known.mode == "sealed" and keyring is None:
             return
         if (trim := await trims.last(pg, scope)) is not None and not trim.done:
             yield "retention was cut short: `foldpoint gc` goes on with it; the state was not checked"
         else:
-            async for fault in _check_state(pg, scope):
+            async for fault in _check_state(pg, scope, keyring):
                 yield fault
         async for fault in _check_seen(pg, scope, chains):
             yield fault
@@ -52,7 +76,13 @@ async def verify(engine: AsyncEngine, scope: int, watch: Callable[[], object] = 
 
 async def _check_counters(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
     row = await audit.scope_row(pg, scope)
-    expected = {"ops": chains.ops, "sealed_ops": chains.sealed, "closed_intents": chains.closed_intents}
+    opened, settled = await scope_keys.counts(pg, scope)
+    sealed, closed = chains.sealed, chains.closed_intents
+    if chains.keyring is None:
+        sealed, closed = sealed - opened, closed - settled
+    elif (opened, settled) != (chains.ops - sealed, chains.settled_intents):
+        yield "the scope's keys do not count the ops that they opened"
+    expected = {"ops": chains.ops, "sealed_ops": sealed, "closed_intents": closed}
     for name, count in expected.items():
         if row[name] != count:
             yield f"the scope counts {row[name]} {name}, there are {count}"
@@ -60,10 +90,10 @@ async def _check_counters(pg: Driver, scope: int, chains: Chains) -> AsyncIterat
         yield f"the scope's highest stamp is {row['max_wall_ms']} ms, an op has {chains.max_wall_ms} ms"
 
 
-async def _check_state(pg: Driver, scope: int) -> AsyncIterator[str]:
+async def _check_state(pg: Driver, scope: int, keyring: Keyring | None) -> AsyncIterator[str]:
     heads = {c.device_id: c.head.seq for c in (await devices.chains(pg, scope)).values() if c.device_id and c.head}
     try:
-        folded = await past.state_at(pg, scope, await past.locate(pg, scope, heads, await _origin(pg, scope)))
+        folded = await past.state_at(pg, scope, await past.locate(pg, scope, heads, await _origin(pg, scope)), keyring)
     except Problem as problem:
         yield f"the state cannot be rebuilt: {problem.detail}"
         return

@@ -13,6 +13,7 @@ from app.services.state_text import state_hash, state_pieces
 from app.sql import devices, scopes
 from app.sql.transactions import Driver
 from foldpoint.difference import difference_members
+from foldpoint.seal import Keyring
 from foldpoint.state import SyncState, address
 
 
@@ -32,9 +33,9 @@ async def state_answer(pg: Driver, scope: int) -> Spool:
     return spool
 
 
-async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Spool:
+async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int], keyring: Keyring | None) -> Spool:
     """The answer for a past frontier. Raises frontier_collected."""
-    folded = await state_at(pg, scope, await locate(pg, scope, frontier))
+    folded = await state_at(pg, scope, await locate(pg, scope, frontier), keyring)
     sealed_ops = await scopes.sealed_ops(pg, scope)
     return await asyncio.to_thread(_spooled, folded, dict(frontier), sealed_ops)
 
@@ -49,10 +50,12 @@ def _spooled(folded: SyncState, frontier: dict[str, int], sealed_ops: int) -> Sp
     return spool
 
 
-async def diff_answer(pg: Driver, scope: int, old: Mapping[str, int], new: Mapping[str, int]) -> Spool:
+async def diff_answer(
+    pg: Driver, scope: int, old: Mapping[str, int], new: Mapping[str, int], keyring: Keyring | None
+) -> Spool:
     """What differs between the states at two frontiers. Raises frontier_collected."""
-    before = await state_at(pg, scope, await locate(pg, scope, old))
-    after = await state_at(pg, scope, await locate(pg, scope, new))
+    before = await state_at(pg, scope, await locate(pg, scope, old), keyring)
+    after = await state_at(pg, scope, await locate(pg, scope, new), keyring)
     return await asyncio.to_thread(_spooled_difference, before, after, {"from": dict(old), "to": dict(new)})
 
 

@@ -1,7 +1,7 @@
 """Who a token is, what scope is meant: one statement, in the transaction of the work it is for."""
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sqlalchemy import LargeBinary, Text, bindparam, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,6 +25,8 @@ ACCESS = select(
     scope.c.id.label("scope"),
     scope.c.name,
     scope.c.mode,
+    scope.c.key_state,
+    scope.c.key_generation,
     scope.c.closed_intents,
 ).select_from(_asked.outerjoin(_token, true()).outerjoin(scope, scope.c.slug == _asked.c.slug))
 
@@ -32,11 +34,12 @@ ACCESS = select(
 #: The lateral look-ups keep each key an index probe, whatever the statistics say.
 GRANTED = """
 (select epoch from server) as epoch, t.role, t.scope as reach, t.device as bound, s.id as scope, s.name, s.mode,
-s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
+s.key_state, s.key_generation, s.max_wall_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
 """
 LOCKING = """
 cross join lateral (
-    select id, name, mode, max_wall_ms from scope where slug = a.slug limit 1 for no key update
+    select id, name, mode, key_state, key_generation, max_wall_ms
+    from scope where slug = a.slug limit 1 for no key update
 ) s
 left join lateral (
     select role, scope, device from token where hash = a.hash and revoked_at is null limit 1
@@ -44,6 +47,10 @@ left join lateral (
 """
 #: No other row is locked, and what else is read was read before the wait.
 LOCK = f"select a.i, {GRANTED} from unnest($1::bytea[], $2::text[]) with ordinality as a(hash, slug, i) {LOCKING}"
+
+
+#: Of a sealed scope whose keys the server has; only of an unlocked one all ops are folded.
+KeyState = Literal["unlocking", "unlocked"]
 
 
 class Grant(NamedTuple):
@@ -60,12 +67,14 @@ class Grant(NamedTuple):
     scope: int | None
     name: bytes | None
     mode: Mode | None
+    key_state: KeyState | None = None
+    key_generation: int = 0
     closed_intents: int = 0
 
 
 async def look_up(connection: AsyncConnection, token_hash: bytes, slug: str) -> Grant:
     row = (await connection.execute(ACCESS, {"hash": token_hash, "slug": slug})).one()
-    return Grant(*row)
+    return Grant._make(row)
 
 
 STANDING = "select hash from token where hash = any($1::bytea[]) and revoked_at is null"
@@ -106,8 +115,8 @@ async def lock(pg: Driver, asked: Sequence[Asked]) -> dict[Asked, Locked]:
 
 def locked_of(row: Row) -> Locked:
     """What a row with the columns of `GRANTED` says."""
-    names = ("epoch", "role", "reach", "bound", "scope", "name", "mode")
-    return Locked(Grant(*(row[name] for name in names)), row["max_wall_ms"], row["now_ms"])
+    names = ("epoch", "role", "reach", "bound", "scope", "name", "mode", "key_state", "key_generation")
+    return Locked(Grant(**{name: row[name] for name in names}), row["max_wall_ms"], row["now_ms"])
 
 
 class Settled(NamedTuple):

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Row, Select, func, or_, select
+from sqlalchemy import Row, Select, func, or_, select, true
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.intents import COMMITTED
 from app.sql.keys import stream_key
 from app.sql.tables import agent, claim_reset, intent, lease, run_seen, server, token
+from app.sql.tables import scope as scope_
 from foldpoint.admission import I64_MAX
 from foldpoint.lease import Register
 from foldpoint.surfaces.intent import epoch
@@ -48,10 +49,14 @@ async def put(connection: AsyncConnection, scope: int, slug: str, register: Regi
 
 
 class Floor(NamedTuple):
-    """The epoch that a grant must pass, and the agent whose fence that is; None if it is nobody's."""
+    """The epoch that a grant must pass, and the agent whose fence that is; None if it is nobody's.
+
+    While a scope is being unlocked it is not `final`: fences are still to come.
+    """
 
     epoch: int
     claimed_by: str | None
+    final: bool = True
 
     @property
     def leaves_room(self) -> bool:
@@ -71,12 +76,16 @@ async def floor(connection: AsyncConnection, scope: int, slug: str) -> Floor:
         .where(agent.c.scope == scope, agent.c.slug_key == key, minded)
         .order_by(agent.c.fencing_epoch.desc())
         .limit(1)
+        .subquery()
     )
-    highest = (await connection.execute(fences)).one_or_none()
+    known = scope_.outerjoin(fences, true())
+    asked = select(scope_.c.key_state, fences.c.fencing_epoch, fences.c.name).select_from(known)
+    highest = (await connection.execute(asked.where(scope_.c.id == scope))).one()
+    final = highest.key_state != "unlocking"
     least = max((await connection.execute(select(server.c.lease_floor))).scalar_one(), let_go.floor or 0)
-    if highest is None or highest.fencing_epoch <= least:
-        return Floor(least, None)
-    return Floor(int(highest.fencing_epoch), highest.name.decode())
+    if highest.fencing_epoch is None or highest.fencing_epoch <= least:
+        return Floor(least, None, final)
+    return Floor(int(highest.fencing_epoch), highest.name.decode(), final)
 
 
 class Reset(NamedTuple):

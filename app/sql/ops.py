@@ -203,6 +203,20 @@ async def naming(
     return [row["body"] for row in await pg.fetch(NAMING, scope, *columns, surface.number, member)]
 
 
+OF_SURFACE = """
+select o.body from unnest($2::int[], $3::bigint[], $4::bigint[]) as s(device, after, upto)
+cross join lateral (
+    select body from op where scope = $1 and device = s.device and seq > s.after and seq <= s.upto and surface = $5
+) o
+"""
+
+
+async def of_surface(pg: Driver, scope: int, spans: Sequence[Span], surface: Surface) -> list[bytes]:
+    """The ops of a surface in these spans."""
+    columns = ([getattr(span, name) for span in spans] for name in Span._fields)
+    return [row["body"] for row in await pg.fetch(OF_SURFACE, scope, *columns, surface.number)]
+
+
 STAMPS = """
 select s.device, o.wall_ms, o.counter from unnest($2::int[], $3::bigint[]) as s(device, seq)
 cross join lateral (select wall_ms, counter from op where scope = $1 and device = s.device and seq = s.seq limit 1) o

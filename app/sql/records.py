@@ -1,6 +1,6 @@
 """The folded state of keyed surfaces: the records a batch touches, and what the fold made of them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from app.sql.keys import is_short, raw_op_id, slot_key
@@ -8,7 +8,7 @@ from app.sql.rows import record_of
 from app.sql.transactions import Driver
 from app.sql.writes import Writes
 from foldpoint.state import Record
-from foldpoint.surfaces import kind_of, surface_of
+from foldpoint.surfaces import Surface, kind_of, surface_of
 
 
 class Slot(NamedTuple):
@@ -87,6 +87,38 @@ async def put(pg: Driver, writes: Writes, scope: int, winners: Iterable[Winner])
 def _row(winner: Winner) -> tuple[Any, ...]:
     slot, record, device, _ = winner
     return *record.hlc[:2], device, *slot.place, raw_op_id(record.op_id), record.payload
+
+
+class Event(NamedTuple):
+    """A record of an event stream whose op's row holds an envelope."""
+
+    surface: Surface
+    stream: bytes
+    record: Record
+    device: int
+
+
+EVENT_COLUMNS = ("scope", "wall_ms", "counter", "device", "surface", "kind", "key", "stream", "op_id", "payload")
+PUT_EVENTS = """
+insert into record (scope, wall_ms, counter, device, surface, kind, key, stream, op_id, payload)
+select * from unnest($1::int[], $2::bigint[], $3::bigint[], $4::int[], $5::smallint[], $6::bytea[], $7::bytea[],
+                     $8::bytea[], $9::bytea[], $10::bytea[])
+"""
+
+
+async def put_events(pg: Driver, writes: Writes, scope: int, events: Sequence[Event]) -> None:
+    """Write records of event streams, many at once, as base rows are written; none is there yet."""
+    rows = [(scope, *_event_row(event)) for event in events]
+    if len(rows) < MANY:
+        writes.add(PUT_EVENTS, rows)
+    else:
+        await pg.copy_records_to_table("record", records=rows, columns=EVENT_COLUMNS)
+
+
+def _event_row(event: Event) -> tuple[Any, ...]:
+    surface, stream, record, device = event
+    op_id = raw_op_id(record.op_id)
+    return *record.hlc[:2], device, surface.number, b"", op_id, stream, op_id, record.payload
 
 
 def name_kinds(writes: Writes, scope: int, kinds: Iterable[str]) -> None:

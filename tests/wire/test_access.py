@@ -39,6 +39,8 @@ class Call:
     params: Mapping[str, str] = field(default_factory=dict)
     #: Whether it names the device `mac`, so that a token bound to another one may not make it.
     names_device: bool = False
+    #: Whether no token bound to a device may make it.
+    is_owners: bool = False
 
     def content(self) -> bytes | None:
         return self.body if self.body is None or isinstance(self.body, bytes) else json.dumps(self.body).encode()
@@ -101,6 +103,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", SCOPE + "/checkpoints"): Call(ADMIN),
     ("GET", SCOPE + "/checkpoints"): Call(READ),
     ("GET", SCOPE + "/checkpoints/{checkpoint_hash}"): Call(READ),
+    ("PUT", SCOPE + "/keys"): Call(SYNC, {"audiences": {"personal": "00" * 32}}, is_owners=True),
+    ("DELETE", SCOPE + "/keys"): Call(SYNC, is_owners=True),
+    ("PUT", SCOPE + "/mode"): Call(ADMIN, {"mode": "sealed"}),
 }
 #: Known to every token, of whatever scope.
 EVERYBODY = {("GET", "/v1/limits")}
@@ -198,9 +203,9 @@ async def test_a_token_bound_to_a_device_may_name_no_other(client_of: ClientOf, 
     for route, call in CALLS.items():
         if "device" not in call.roles:
             continue
-        assert is_answered(await make(own, scope, route, call)), route
+        assert is_answered(await make(own, scope, route, call)) is not call.is_owners, route
         response = await make(bound, scope, route, call)
-        if call.names_device:
+        if call.names_device or call.is_owners:
             refused(response, "forbidden")
         else:
             assert is_answered(response), route

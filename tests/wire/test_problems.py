@@ -74,6 +74,14 @@ async def sealed(mac: Device) -> httpx.Response:
     return await other.offer(other.facts(1))
 
 
+async def wrong_key(mac: Device) -> httpx.Response:
+    other = Device(mac.client, mac.scope + "-sealed", "mac")
+    other.write("knowledge", envelope())
+    await other.push()
+    keys = {"audiences": {"personal": "00" * 32}}
+    return await mac.client.put(f"/v1/scopes/{other.scope}/keys", json=keys)
+
+
 async def lease(mac: Device, verb: str, **body: Any) -> httpx.Response:
     url = f"/v1/scopes/{mac.scope}/leases/{verb}"
     return await mac.client.post(url, json={"agent_id": "ada", "device_id": "mac", **body})
@@ -120,6 +128,7 @@ PRODUCED: dict[str, Produce] = {
     "checkpoint_state_mismatch": false_state,
     "plain_scope": lambda mac: mac.offer([mac.write("knowledge", envelope())]),
     "sealed_scope": sealed,
+    "wrong_key": wrong_key,
     "lease_held": held,
     "lease_lost": lambda mac: lease(mac, "release", epoch=1),
     "epoch_exhausted": exhausted,

@@ -128,7 +128,6 @@ MALFORMED: list[dict[str, Any]] = [
     {"kid": "1"},
     {"kid": -1},
     {"kid": 1.0},
-    {"kid": None},
 ]
 
 

@@ -14,6 +14,7 @@ from app.sql.tables.hosted import idempotency
 from app.sql.tables.metadata import metadata
 from app.sql.tables.ops import op, op_scope, record, registry_kind, stream
 from app.sql.tables.org_keys import org_key_wrap, org_public_key
+from app.sql.tables.scope_keys import opened, scope_key
 from app.sql.tables.scopes import device, scope, server, token
 
 __all__ = [
@@ -29,12 +30,14 @@ __all__ = [
     "metadata",
     "op",
     "op_scope",
+    "opened",
     "org_key_wrap",
     "org_public_key",
     "record",
     "registry_kind",
     "run_seen",
     "scope",
+    "scope_key",
     "server",
     "stream",
     "token",

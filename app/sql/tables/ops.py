@@ -49,7 +49,8 @@ op_scope = Table(
     PrimaryKeyConstraint("scope", "device", "key"),
 )
 
-#: Keyed surfaces: one row per key with its winner. Event-stream surfaces: base rows only, whose op is gone.
+#: Keyed surfaces: one row per key with its winner. Event-stream surfaces: base rows, whose op is gone, and opened
+#: payloads, whose op's row holds an envelope.
 record = Table(
     "record",
     metadata,

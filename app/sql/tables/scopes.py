@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Identity,
+    Index,
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
@@ -29,7 +30,8 @@ server = Table(
 )
 
 #: `ops` counts what is held, `accepted` what was ever taken in; `checkpointed` is `accepted` at the server's last
-#: checkpoint, which had `checkpointed_records`.
+#: checkpoint, which had `checkpointed_records`. `key_state` is null while the scope is locked; `key_generation` is
+#: another after every change of its keys.
 scope = Table(
     "scope",
     metadata,
@@ -49,8 +51,11 @@ scope = Table(
     Column("retention", Text),
     Column("problem", Text),
     Column("problem_at", Instant),
+    Column("key_state", Text, CheckConstraint("key_state in ('unlocking', 'unlocked')", name="key_state")),
+    Column("key_generation", Integer, nullable=False, server_default="0"),
     postgresql_with={"fillfactor": "50"},
 )
+Index("ix_scope_unlocking", scope.c.id, postgresql_where=scope.c.key_state == "unlocking")
 
 token = Table(
     "token",
