@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from app.problems import Problem
 from app.routes.asking import Asking, AskingDep, BodyDep, DeviceDep, Streamed, answer, read_body, unreadable
+from app.routes.direct import DirectRoute
 from app.routes.documents import EMITTED, ENTRY, FRONTIER, HLC, OPS, PUSH, REFUSED_OPS, gives, takes
 from app.server import Server
 from app.services import roster
@@ -17,7 +18,7 @@ from foldpoint.canonical import Unreadable
 from foldpoint.frontier import read_frontier
 from foldpoint.op import read_stamp
 
-router = APIRouter(prefix="/sync/{scope}/devices/{device}", tags=["device wire"])
+router = APIRouter(prefix="/sync/{scope}/devices/{device}", tags=["device wire"], route_class=DirectRoute)
 
 CONTACT = ("not_found", "reserved_device", "too_large")
 
