@@ -12,9 +12,11 @@ from foldpoint.op import Op, integer, read_scope
 from foldpoint.relay import Chain
 from foldpoint.surfaces import conversation, intent, read_surface
 
-_WRITER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: How much of the server epoch is in a hosted device's id.
 EPOCH_CHARS = 8
+_NAME = r"[A-Za-z0-9_-]{1,64}"
+_WRITER = re.compile(_NAME)
+_DEVICE = re.compile(f"{HOSTED_PREFIX}({_NAME})-[0-9a-f]{{{EPOCH_CHARS}}}")
 ROLES = {"user": "user", "assistant": "assistant", "tool": "tool", "tool_result": "tool"}
 STATUSES = ("pending", "committed", "failed")
 
@@ -29,6 +31,12 @@ def read_writer(value: Json, path: str = "writer") -> str:
 def hosted_device(writer: str, server_epoch: str) -> str:
     """The id of a writer's chain in this generation; its own slug. After a restore it is another one."""
     return f"{HOSTED_PREFIX}{writer}-{server_epoch[:EPOCH_CHARS]}"
+
+
+def writer_of(device_id: str) -> str | None:
+    """The writer that a hosted chain was written for; None of a device's own chain."""
+    hosted = _DEVICE.fullmatch(device_id)
+    return hosted[1] if hosted else None
 
 
 def is_hosted(device_id: str) -> bool:

@@ -1,13 +1,10 @@
 """The identity of what the projections carry in registries (server.md §8)."""
 
-import re
 from collections.abc import Mapping
 from hashlib import sha256
 
 from foldpoint.canonical import Json, canonical
-
-#: `hosted-<name>-<8 hex of the server epoch>` (server.md §7); no device on the wire has such an id.
-_HOSTED = re.compile(r"hosted-([A-Za-z0-9_-]{1,64})-[0-9a-f]{8}")
+from foldpoint.hosted import writer_of
 
 
 def payload_id(author: str, payload: Mapping[str, Json]) -> str:
@@ -18,8 +15,7 @@ def payload_id(author: str, payload: Mapping[str, Json]) -> str:
 
 def author_of(device_id: str) -> str:
     """Who answers for a chain: its device or, if the chain is hosted, the writer it was written for."""
-    hosted = _HOSTED.fullmatch(device_id)
-    return hosted[1] if hosted else device_id
+    return writer_of(device_id) or device_id
 
 
 def recomputes(device_id: str, payload: Mapping[str, Json]) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 from app.problems import Problem
 from app.services.access import Reach
 from app.services.answering import Run, open_intents
-from app.services.past import Past, locate, readable, stored_intents
-from app.sql import checkpoints, ops, seen
+from app.services.past import Past, locate, readable, stamps_of, stored_intents
+from app.sql import ops, seen
 from app.sql.histories import Stamp
 from app.sql.transactions import Driver
 from foldpoint.fold import fold_onto
@@ -57,20 +57,9 @@ async def committed_at(
 async def _seen_by(pg: Driver, scope: int, run: Run, past: Past) -> list[Record]:
     """What run_seen keeps of a run at or below a frontier: a chain's stamps rise with its seqs."""
     (kept,) = await seen.of_runs(pg, scope, [run])
-    last = await _last_stamps(pg, scope, past)
+    stamps = await stamps_of(pg, scope, past)
+    last = {device: stamps.get(no, NOTHING) for device, no in past.numbers.items()}
     return [record for record in kept.values() if record.hlc[:2] <= last.get(record.hlc.device_id, NOTHING)]
-
-
-async def _last_stamps(pg: Driver, scope: int, past: Past) -> dict[str, Stamp]:
-    """The stamp of each device's last op of a frontier; an op that was dropped is one that the start ends with."""
-    assert past.start is not None
-    held = await ops.stamps(pg, scope, past.upto)
-    start = await checkpoints.frontier(pg, scope, past.start)
-    return {
-        device: held[no] if no in held else start[device].hlc[:2]
-        for device, no in past.numbers.items()
-        if no in past.upto
-    }
 
 
 async def _all_ops(pg: Driver, scope: int, frontier: Mapping[str, int]) -> Past | None:

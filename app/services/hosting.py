@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from app.sql.ops import Appending
 from app.sql.pushing import Place
 from app.sql.transactions import Driver, exclusive, writing
 from app.sql.writes import Writes
-from foldpoint.admission import Bounds, Mode
+from foldpoint.admission import Bounds
 from foldpoint.hlc import CounterExhausted
 from foldpoint.hosted import Draft, Outcome, hosted_device, mint, turn_draft
 from foldpoint.op import Op
@@ -123,14 +123,13 @@ class Hosting:
             ops = mint(chain, drafts, await hosting.witnessed(pg, scope.number), locked.now_ms)
         except CounterExhausted as error:
             raise Problem("clock_skew", f"no stamp is left: {error}", {"server_ms": locked.now_ms}) from error
-        self._refuse_large(ops)
-        mode: Mode = "plain" if keyring is None else "sealed"
-        bounds = replace(Bounds.of(locked.grant.mode, locked.now_ms, 0, 0), mode=mode)
+        arrivals = [Arrival.of(op, place) for place, op in enumerate(ops)]
+        self._refuse_large(arrivals)
+        bounds = Bounds("plain" if keyring is None else "sealed", locked.now_ms, max_wall_ms=None)
         for op in ops:
             if (refusal := bounds.refuse(op)) is not None:
                 raise Problem(refusal.code, refusal.detail, refusal.facts)
         writes, line = Writes(), Line(device, chain)
-        arrivals = [Arrival.of(op, place) for place, op in enumerate(ops)]
         async with Appending(pg, writes) as appending:
             await appending.start([arrival.row(scope.number, line.no) for arrival in arrivals])
         for arrival in arrivals:
@@ -139,13 +138,13 @@ class Hosting:
         await writes.send(pg)
         return ops
 
-    def _refuse_large(self, ops: Sequence[Op]) -> None:
+    def _refuse_large(self, arrivals: Sequence[Arrival]) -> None:
         limits = self.settings.limits()
-        if len(ops) > limits["max_ops_per_request"]:
-            raise Problem("too_many_ops", f"{len(ops)} ops in one call", limits)
-        for op in ops:
-            if len(op.text()) > limits["max_op_bytes"]:
-                raise Problem("too_large", f"op {op.seq} is larger than {limits['max_op_bytes']} bytes", limits)
+        if len(arrivals) > limits["max_ops_per_request"]:
+            raise Problem("too_many_ops", f"{len(arrivals)} ops in one call", limits)
+        for arrival in arrivals:
+            if len(arrival.body) > limits["max_op_bytes"]:
+                raise Problem("too_large", f"op {arrival.op.seq} is larger than {limits['max_op_bytes']} bytes", limits)
 
 
 def _sealed(draft: Draft, keyring: Keyring) -> Draft:

@@ -47,8 +47,7 @@ async def make_if_due(engine: AsyncEngine, scope: int, every: int) -> None:
 
 
 async def _make(engine: AsyncEngine, pg: Driver, scope: int) -> Stored:
-    last = await trims.last(pg, scope)
-    if last is not None and not last.done:
+    if await trims.unfinished(pg, scope) is not None:
         raise Problem("unavailable", "retention was cut short, and is finished first")
     return await keep(pg, scope, await write_at_head(engine, pg, scope))
 

@@ -44,8 +44,8 @@ async def page(pg: Driver, cursors: Cursors, cursor: str | None, limit: int, sep
         assert chain.head is not None
         spans.append(Span(no, read.get(no, -1), chain.head.seq))
     found = await ops.page(pg, cursors.scope, spans, limit, separator)
-    caught_up = all(span.after >= span.upto for span in advance(spans, found.reached))
-    return OpsPage(found.body, cursors.text(reached_json({**read, **found.reached})), caught_up)
+    after = cursors.text(reached_json({**read, **found.reached}))
+    return OpsPage(found.body, after, not advance(spans, found.reached))
 
 
 def _check(chains: Mapping[int, Chain], read: Mapping[int, int]) -> None:

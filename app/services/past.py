@@ -73,7 +73,7 @@ async def state_at(pg: Driver, scope: int, past: Past, keyring: Keyring | None =
         if not texts:
             raise Problem("frontier_collected", "ops that this frontier needs are not there")
         waiting += await asyncio.to_thread(readable, texts, keyring)
-        spans = [span for span in advance(spans, reached) if span.after < span.upto]
+        spans = advance(spans, reached)
         if waiting and (len(waiting) >= FOLD_OPS or not spans):
             state = await asyncio.to_thread(fold_onto, state, waiting)
             waiting = []
@@ -122,10 +122,13 @@ async def stamps_at(pg: Driver, scope: int, frontier: Mapping[str, int]) -> dict
 
     Raises frontier_collected, and unavailable while records of that past are being trimmed.
     """
-    last = await trims.last(pg, scope)
-    if last is not None and not last.done:
+    if await trims.unfinished(pg, scope) is not None:
         raise Problem("unavailable", "retention is at work, and records below the floor are going")
-    past = await locate(pg, scope, frontier)
+    return await stamps_of(pg, scope, await locate(pg, scope, frontier))
+
+
+async def stamps_of(pg: Driver, scope: int, past: Past) -> dict[int, Stamp]:
+    """The same of a past that was located; the stamp of an op that was dropped is the one that the start ends with."""
     start = {} if past.start is None else await checkpoints.frontier(pg, scope, past.start)
     stamps = await ops.stamps(pg, scope, past.upto)
     for device, no in past.numbers.items():

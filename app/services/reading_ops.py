@@ -60,12 +60,13 @@ async def pages(engine: AsyncEngine, scope: int, spans: list[Span], separator: b
     while spans:
         async with connected(engine) as connection:
             page = await ops.page(await driver(connection), scope, spans, PAGE, separator)
-        left = advance(spans, page.reached)
-        if page.ops != sum(span.after for span in left) - sum(span.after for span in spans) or not page.ops:
+        if page.ops != sum(page.reached.get(span.device, span.after) - span.after for span in spans) or not page.ops:
             raise Overtaken("GC dropped ops of this answer")
         yield page
-        spans = [span for span in left if span.after < span.upto]
+        spans = advance(spans, page.reached)
 
 
 def advance(spans: list[Span], reached: Mapping[int, int]) -> list[Span]:
-    return [span._replace(after=reached.get(span.device, span.after)) for span in spans]
+    """What is left of these spans once each device is read up to there."""
+    moved = [span._replace(after=reached.get(span.device, span.after)) for span in spans]
+    return [span for span in moved if span.after < span.upto]

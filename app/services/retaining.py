@@ -24,6 +24,8 @@ from foldpoint.surfaces import SURFACES, Surface, Tier
 STEP = 500
 LOGS = [surface for surface in SURFACES if surface.tier is Tier.GROW_ONLY]
 Facts = dict[Surface, list[Fact]]
+#: What goes, by log: slots and raw op ids.
+Slots = dict[Surface, list[tuple[bytes, bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,18 @@ class Retaining:
     async def _is_wanted(self, *, begun_only: bool = False) -> bool:
         async with reading(self.engine) as connection:
             pg = await begun(connection)
-            last = await trims.last(pg, self.scope)
-            if last is not None and not last.done:
+            if await trims.unfinished(pg, self.scope) is not None:
                 return True
             return not begun_only and await scopes.retention(pg, self.scope) is not None
 
     async def _run(self, as_of_ms: int | None) -> Trim | None:
         async with exclusive(self.engine) as alone:
             await scopes.work_alone(alone, self.scope)
-            trim = await self._begun(as_of_ms)
-            if trim is None:
+            run = await self._begun(as_of_ms)
+            if run is None:
                 return None
-            await self._steps(trim)
+            trim, slots = run
+            await self._steps(trim, slots)
             checkpoint = await write_at_head(self.engine, alone, self.scope)
             await checkpoints.point(alone, self.scope, base=checkpoint, latest=checkpoint)
             await checkpoints.keep_only(alone, self.scope, checkpoint)
@@ -69,33 +71,31 @@ class Retaining:
         async with exclusive(self.engine) as pg:
             return await trims.last(pg, self.scope)
 
-    async def _begun(self, as_of_ms: int | None) -> Trim | None:
-        """The run that is under way, or a new one if the policy set now would trim anything."""
+    async def _begun(self, as_of_ms: int | None) -> tuple[Trim, Slots] | None:
+        """The run that is under way, or a new one if the policy set now would trim anything; and what it trims."""
         async with reading(self.engine) as connection:
             pg = await begun(connection)
-            last, text = await trims.last(pg, self.scope), await scopes.retention(pg, self.scope)
-            if last is not None and not last.done:
-                return last
+            unfinished = await trims.unfinished(pg, self.scope)
+            text = await scopes.retention(pg, self.scope) if unfinished is None else unfinished.policy
             if text is None:
                 return None
             facts = await self._facts(pg)
+        if unfinished is not None:
+            return unfinished, _doomed(facts, text, unfinished.as_of_ms)
         newest = max((fact.at or 0 for found in facts.values() for fact in found), default=0)
-        at, policy = newest if as_of_ms is None else as_of_ms, read_policy(orjson.loads(text))
-        if not any(doomed(found, policy.rule(surface.name), at) for surface, found in facts.items()):
+        at = newest if as_of_ms is None else as_of_ms
+        slots = _doomed(facts, text, at)
+        if not any(slots.values()):
             return None
         async with exclusive(self.engine) as pg:
             await self._stand(pg)
-            return await trims.begin(pg, self.scope, text, at)
+            return await trims.begin(pg, self.scope, text, at), slots
 
-    async def _steps(self, trim: Trim) -> None:
-        policy = read_policy(orjson.loads(trim.policy))
-        async with reading(self.engine) as connection:
-            facts = await self._facts(await begun(connection))
-        for surface, found in facts.items():
-            slots = doomed(found, policy.rule(surface.name), trim.as_of_ms)
-            for at in range(0, len(slots), STEP):
+    async def _steps(self, trim: Trim, slots: Slots) -> None:
+        for surface, found in slots.items():
+            for at in range(0, len(found), STEP):
                 async with exclusive(self.engine) as pg:
-                    await trim_step(pg, self.scope, trim.no, surface, slots[at : at + STEP])
+                    await trim_step(pg, self.scope, trim.no, surface, found[at : at + STEP])
                     await self._stand(pg)
 
     async def _facts(self, pg: Driver) -> Facts:
@@ -112,3 +112,8 @@ class Retaining:
     async def _stand(self, pg: Driver) -> None:
         if self.caller is not None:
             await still_known(pg, self.caller)
+
+
+def _doomed(facts: Facts, text: str, as_of_ms: int) -> Slots:
+    policy = read_policy(orjson.loads(text))
+    return {surface: doomed(found, policy.rule(surface.name), as_of_ms) for surface, found in facts.items()}

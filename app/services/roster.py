@@ -9,14 +9,15 @@ from app.settings import Settings
 from app.sql import devices, scopes
 from app.sql.transactions import driver
 from foldpoint import relay
-from foldpoint.admission import HOSTED_PREFIX, MAX_DEVICE_ID_BYTES
+from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.hlc import Hlc
+from foldpoint.hosted import is_hosted
 from foldpoint.relay import Acknowledged, RosterEntry
 
 
 def refuse_hosted(device: str) -> None:
     """Raises reserved_device: a real device can never be locked out by a hosted one."""
-    if device.startswith(HOSTED_PREFIX):
+    if is_hosted(device):
         raise Problem("reserved_device", "device ids of hosted chains are written by the server alone")
 
 

@@ -120,13 +120,12 @@ class Unlocking:
             chains = await devices.chains(pg, scope)
             upto = await scope_keys.opened_upto(pg, scope)
             numbers = {chain.device_id: no for no, chain in chains.items() if chain.device_id is not None}
-            spans = [Span(no, upto.get(no, -1), chain.head.seq) for no, chain in chains.items() if chain.head]
-            spans = [span for span in spans if span.after < span.upto]
+            spans = advance([Span(no, -1, chain.head.seq) for no, chain in chains.items() if chain.head], upto)
             done = size = 0
             while spans and done < STEP and size < STEP_BYTES:
                 texts, reached = await ops.bodies(pg, scope, spans, STEP)
                 await _fold(pg, scope, await asyncio.to_thread(_opened, texts, keyring), numbers, reached)
-                spans = [span for span in advance(spans, reached) if span.after < span.upto]
+                spans = advance(spans, reached)
                 done, size = done + len(texts), size + sum(map(len, texts))
             if not spans:
                 await scope_keys.finish(pg, scope)

@@ -61,7 +61,7 @@ async def verify(
             yield fault
         if known.mode == "sealed" and keyring is None:
             return
-        if (trim := await trims.last(pg, scope)) is not None and not trim.done:
+        if await trims.unfinished(pg, scope) is not None:
             yield "retention was cut short: `foldpoint gc` goes on with it; the state was not checked"
         else:
             async for fault in _check_state(pg, scope, keyring):

@@ -28,9 +28,7 @@ async def state_answer(pg: Driver, scope: int) -> Spool:
     async for piece in state_pieces(pg, scope):
         digest.update(piece)
         spool.write(piece)
-    head = await _head(pg, scope, address("state-", digest.hexdigest()))
-    spool.head, spool.end = orjson.dumps(head)[:-1] + b',"state":', b"}"
-    return spool
+    return _headed(spool, await _head(pg, scope, address("state-", digest.hexdigest())))
 
 
 async def state_at_answer(pg: Driver, scope: int, frontier: Mapping[str, int], keyring: Keyring | None) -> Spool:
@@ -46,6 +44,11 @@ def _spooled(folded: SyncState, frontier: dict[str, int], sealed_ops: int) -> Sp
         digest.update(piece)
         spool.write(piece)
     head = {"state_hash": address("state-", digest.hexdigest()), "frontier": frontier, "sealed_ops": sealed_ops}
+    return _headed(spool, head)
+
+
+def _headed(spool: Spool, head: dict[str, Any]) -> Spool:
+    """The answer with this head around the state that was spooled."""
     spool.head, spool.end = orjson.dumps(head)[:-1] + b',"state":', b"}"
     return spool
 

@@ -1,5 +1,6 @@
 """What garbage collection asks of the op table, and does to it."""
 
+from app.sql.ops import OP_PAYLOAD
 from app.sql.transactions import Driver
 from foldpoint.hlc import Hlc
 from foldpoint.relay import Chain
@@ -27,10 +28,10 @@ async def droppable(pg: Driver, scope: int, device: int, chain: Chain, covered: 
     return lowest - 1 if lowest > chain.dropped_below else None
 
 
-KEEP = """
+KEEP = f"""
 insert into record (scope, wall_ms, counter, device, surface, kind, key, stream, op_id, payload)
 select scope, wall_ms, counter, device, surface, ''::bytea, op_id, stream, op_id,
-       substr(body, payload_at + 1, length(body) - payload_at - 1)
+       {OP_PAYLOAD}
 from op where scope = $1 and device = $2 and seq <= $3 and stream is not null
 on conflict do nothing
 """

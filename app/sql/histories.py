@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from app.sql.keys import raw_op_id
+from app.sql.ops import OP_PAYLOAD
 from app.sql.pages import event_payload, pages, small
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
@@ -19,7 +20,7 @@ Stamp = tuple[int, int]
 
 #: Where the payload is, in each table that holds records: from `payload_at` on up to the last byte, or all of it.
 BODIES = {"record": "o.payload as body, null::int as payload_at", "op": "o.body, o.payload_at"}
-PAYLOAD = "case when payload_at is null then body else substr(body, payload_at + 1, length(body) - payload_at - 1) end"
+PAYLOAD = f"case when payload_at is null then body else {OP_PAYLOAD} end"
 STAMP = "(o.wall_ms, o.counter)"
 
 

@@ -28,6 +28,10 @@ class NewOp(NamedTuple):
     raw_id: bytes
 
 
+#: The SQL of the payload of a row of `op`.
+OP_PAYLOAD = "substr(body, payload_at + 1, length(body) - payload_at - 1)"
+
+
 class Span(NamedTuple):
     """The ops of one device with `after` < seq <= `upto`."""
 

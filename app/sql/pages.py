@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from app.sql.ops import OP_PAYLOAD
 from app.sql.transactions import Driver, Row
 
 PAGE_ROWS = 500
@@ -10,8 +11,8 @@ PAGE_ROWS = 500
 SMALL = 16 * 1024
 
 #: One payload of an event stream, from the op or, where that is gone, its base row.
-EVENT_PAYLOAD = """
-select substr(body, payload_at + 1, length(body) - payload_at - 1) from op
+EVENT_PAYLOAD = f"""
+select {OP_PAYLOAD} from op
 where scope = $1 and wall_ms = $3 and counter = $4 and device = $5 and op_id = $6 and stream is not null
 union all
 select payload from record where scope = $1 and surface = $2 and kind = ''::bytea and key = $6

@@ -11,6 +11,7 @@ import orjson
 
 from app.sql.intents import COMMITTED, RUNS
 from app.sql.keys import PREFIX, is_short
+from app.sql.ops import OP_PAYLOAD
 from app.sql.pages import event_payload, pages, small
 from app.sql.transactions import Driver, Row
 from foldpoint.op import stable_key
@@ -22,7 +23,7 @@ Members = AsyncIterator[bytes]
 EVENTS = f"""
 select e.*, d.id as device_id from (
     select op_id, wall_ms, counter, device,
-           {small("body", "substr(body, payload_at + 1, length(body) - payload_at - 1)")}
+           {small("body", OP_PAYLOAD)}
     from op where scope = $1 and surface = $2 and stream is not null
     union all
     select op_id, wall_ms, counter, device, {small("payload", "payload")} from record where scope = $1 and surface = $2

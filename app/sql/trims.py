@@ -116,6 +116,12 @@ async def last(pg: Driver, scope: int) -> Trim | None:
     return None if row is None else _trim(row)
 
 
+async def unfinished(pg: Driver, scope: int) -> Trim | None:
+    """The run that is under way, or was cut short."""
+    found = await last(pg, scope)
+    return None if found is None or found.done else found
+
+
 async def cut_short(pg: Driver) -> list[int]:
     """The scopes in which a run is under way, or was cut short."""
     return [row["scope"] for row in await pg.fetch("select distinct scope from trim where done_at is null")]

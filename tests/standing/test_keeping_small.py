@@ -86,21 +86,31 @@ async def test_verify_finds_a_record_that_retention_did_not_take(
     assert "log 'knowledge': the record at 'id:f4' is not the folded one" in await faults(engine)
 
 
-#: A database that fails in the middle of the second surface that is trimmed.
-FAIL = """
+FAILING = """
 create function fail() returns trigger language plpgsql as $$ begin raise exception 'out of order'; end $$;
+"""
+#: A database that fails in the middle of the second surface that is trimmed.
+FAIL_TRIMMING = f"""{FAILING}
 create trigger fail before delete on record for each row when (old.surface = 5) execute function fail();
 """
+FAIL_ONE = f"""{FAILING}
+create trigger fail before insert on checkpoint for each row when (new.scope = 1) execute function fail();
+"""
+
+
+async def cut_short(mac: Device, engine: AsyncEngine, connection: asyncpg.Connection) -> None:
+    """Retention under POLICY that fails on its way, and goes on failing until `fail` is dropped."""
+    await set_policy(mac.client)
+    await connection.execute(FAIL_TRIMMING)
+    with pytest.raises(asyncpg.PostgresError, match="out of order"):
+        await collect_and_retain(engine, 1)
 
 
 async def test_what_was_cut_short_goes_on_with_the_policy_it_began_with(
     mac: Device, engine: AsyncEngine, database_url: str
 ) -> None:
-    await set_policy(mac.client)
     connection = await asyncpg.connect(database_url)
-    await connection.execute(FAIL)
-    with pytest.raises(asyncpg.PostgresError, match="out of order"):
-        await collect_and_retain(engine, 1)
+    await cut_short(mac, engine, connection)
     assert await faults(engine) == [
         "retention was cut short: `foldpoint gc` goes on with it; the state was not checked"
     ]
@@ -142,12 +152,6 @@ async def test_with_an_interval_collection_goes_on_by_itself(
         assert entry["base"]
 
 
-FAIL_ONE = """
-create function fail() returns trigger language plpgsql as $$ begin raise exception 'out of order'; end $$;
-create trigger fail before insert on checkpoint for each row when (new.scope = 1) execute function fail();
-"""
-
-
 async def test_a_scope_that_fails_keeps_no_other_from_its_checkpoint(
     start_server: Callable[..., RunningServer], database_url: str
 ) -> None:
@@ -172,11 +176,8 @@ async def test_what_was_cut_short_is_finished_without_being_asked(
     mac: Device, engine: AsyncEngine, database_url: str
 ) -> None:
     """Until then no checkpoint is made of what is half trimmed, and no past is told from it."""
-    await set_policy(mac.client)
     connection = await asyncpg.connect(database_url)
-    await connection.execute(FAIL)
-    with pytest.raises(asyncpg.PostgresError, match="out of order"):
-        await collect_and_retain(engine, 1)
+    await cut_short(mac, engine, connection)
     response = await mac.client.get("/v1/scopes/ada/transcript", params={"conversation": "c0", "at": '{"mac":24}'})
     refused(response, "unavailable")
     assert (await mac.client.post("/v1/scopes/ada/checkpoints")).status_code == 500

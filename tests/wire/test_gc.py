@@ -11,7 +11,7 @@ from foldpoint.fold import fold
 from foldpoint.hlc import Hlc
 from foldpoint.op import read_op
 from foldpoint.state import state_hash
-from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, op_ids, op_texts
+from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, op_ids, op_texts, two_devices
 from tests.wire.answers import read, refused
 
 
@@ -25,14 +25,6 @@ async def gc(client: httpx.AsyncClient, scope: str) -> Any:
 
 async def latest(client: httpx.AsyncClient, scope: str) -> Any:
     return read(await client.get(f"/sync/{scope}/checkpoints/latest"))
-
-
-async def two_devices(device: NewDevice) -> tuple[Device, Device]:
-    mac, phone = device("mac"), device("phone")
-    for each in (mac, phone):
-        each.facts(4)
-        await each.push()
-    return mac, phone
 
 
 async def test_an_ack_only_rises_and_is_not_checked_against_anything(device: NewDevice, scope: str) -> None:

@@ -13,7 +13,7 @@ from foldpoint.hlc import Hlc
 from foldpoint.op import Op
 from foldpoint.retention import read_policy, retain
 from foldpoint.state import state_hash
-from tests.fixtures.devices import Device, NewDevice, checkpoint_text, envelope, op_ids
+from tests.fixtures.devices import Device, NewDevice, checkpoint_text, envelope, op_ids, two_devices
 from tests.fixtures.tokens import ClientOf
 from tests.wire.answers import read, refused
 
@@ -24,14 +24,6 @@ async def gc(client: httpx.AsyncClient, scope: str, **params: Any) -> Any:
 
 async def roster(client: httpx.AsyncClient, scope: str) -> Any:
     return read(await client.get(f"/v1/scopes/{scope}/roster"))
-
-
-async def two_devices(device: NewDevice) -> tuple[Device, Device]:
-    mac, phone = device("mac"), device("phone")
-    for each in (mac, phone):
-        each.facts(4)
-        await each.push()
-    return mac, phone
 
 
 async def test_an_admins_collection_makes_the_checkpoint_that_is_missing(device: NewDevice, scope: str) -> None:
