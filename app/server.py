@@ -10,6 +10,7 @@ from app.services.judging import Judging
 from app.services.open_streams import OpenStreams
 from app.services.push import Pusher
 from app.services.slots import Slots
+from app.services.streams import Streams
 from app.services.unlocking import Unlocking
 from app.services.vault import Vault
 from app.settings import Settings
@@ -36,18 +37,20 @@ class Server:
     pusher: Pusher = field(init=False)
     judging: Judging = field(init=False)
     hosting: Hosting = field(init=False)
+    projections: Streams = field(init=False)
     unlocking: Unlocking = field(init=False)
     background: Background = field(init=False)
     streams: OpenStreams = field(init=False)
     whole: Slots = field(default_factory=lambda: Slots(AT_ONCE, EACH))
-    #: Whole conversations that are read at once: at most half of the connections that pushes need.
-    conversations: Slots = field(init=False)
+    #: Whole streams that are read at once: at most half of the connections that pushes need.
+    whole_streams: Slots = field(init=False)
 
     def __post_init__(self) -> None:
         self.pusher = Pusher(self.engine, self.settings, self.vault)
         most = self.settings.pool_size // 2
-        self.conversations = Slots(most, each=most)
+        self.whole_streams = Slots(most, each=most)
         self.hosting = Hosting(self.engine, self.settings, self.vault)
+        self.projections = Streams(self.engine)
         self.judging = Judging(self.patient, self.whole)
         self.unlocking = Unlocking(self.patient, self.whole, self.vault)
         self.background = Background(self.engine, self.patient, self.whole, self.settings, self.unlocking)

@@ -7,6 +7,10 @@ from foldpoint.canonical import Json, canonical
 from foldpoint.hosted import writer_of
 
 
+class BelowSnapshot(Exception):
+    """What was folded up to a snapshot cannot tell what a record gives: fold it with the records below."""
+
+
 def payload_id(author: str, payload: Mapping[str, Json]) -> str:
     """The `id` a payload must carry: SHA-256 of the canonical JSON of `[author, payload without "id"]`, in hex."""
     content = {name: value for name, value in payload.items() if name != "id"}

@@ -1,7 +1,7 @@
 """What a request carries: the server, the caller, the body; and how an answer leaves."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
 import orjson
@@ -17,6 +17,7 @@ from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
 from app.services.open_streams import Revoked, Unchecked
 from app.services.spool import Spool
+from app.services.streams import Fold, N, S, Where
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
@@ -59,6 +60,11 @@ class Work(NamedTuple):
     async def pg(self) -> Driver:
         return await driver(self.connection)
 
+    @property
+    def where(self) -> Where:
+        """The scope, for its streams."""
+        return Where(self.reach.epoch, self.reach.existing, self.reach.mode == "sealed")
+
 
 class Asking:
     """One call by one caller: opens the transactions of its work, each with the caller's right checked in it."""
@@ -94,11 +100,22 @@ class Asking:
 
     @asynccontextmanager
     async def reading_conversation(self, scope: str, limit: int | None) -> AsyncIterator[Work]:
-        """As `folded`, for turns of a conversation; without a limit it may take long, and pushes go before."""
-        async with AsyncExitStack() as slot:
-            if limit is None:
-                await slot.enter_async_context(self.server.conversations.take(slug(scope)))
-            yield await slot.enter_async_context(self.folded(scope))
+        """As `folded`, for turns of a conversation; without a limit it may take long."""
+        async with self.reading_stream(scope) if limit is None else self.folded(scope) as work:
+            yield work
+
+    @asynccontextmanager
+    async def reading_stream(self, scope: str) -> AsyncIterator[Work]:
+        """As `folded`, for a whole stream: it may take long, and pushes go before."""
+        async with self.server.whole_streams.take(slug(scope)), self.folded(scope) as work:
+            yield work
+
+    async def stream(self, scope: str, fold: Fold[N, S], name: str) -> N:
+        """What a stream of a projection folds to now."""
+        async with self.reading_stream(scope) as work:
+            read = await self.server.projections.read(await work.pg(), work.where, fold, name)
+        await self.server.projections.keep(read)
+        return read.now
 
     @asynccontextmanager
     async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Response
 
 from app.routes.asking import Asking, AskingDep, BodyDep, read_body, unreadable
 from app.routes.documents import EMITTED, STAMP, gives, takes
-from app.services.hosting import Once, Plan, Write, drafts, outcome, turn
+from app.services.hosting import Hold, Once, Plan, Told, Write, drafts, outcome, turn
 from foldpoint.canonical import Unreadable
 from foldpoint.hosted import read_drafts, read_outcome, read_writer
 from foldpoint.op import Op
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
     name: bytes
     plan: Callable[[dict[str, Any], str], Plan]
-    told: Callable[[Sequence[Op]], Any]
+    told: Told
 
 
 Key = Annotated[
@@ -65,9 +65,7 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
     def plan(fields: dict[str, Any], _writer: str) -> Plan:
         return drafts(read_drafts(fields.get("ops")))
 
-    return await _write(
-        asking, scope, body, key, Call(b"append ", plan, lambda ops: {"ops": [op.to_json() for op in ops]})
-    )
+    return await written(asking, scope, body, key, Call(b"append ", plan, emitted))
 
 
 @router.post(
@@ -91,7 +89,7 @@ async def turns(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -
     def plan(fields: dict[str, Any], _writer: str) -> Plan:
         return turn(fields)
 
-    return await _write(asking, scope, body, key, Call(b"turns ", plan, _one))
+    return await written(asking, scope, body, key, Call(b"turns ", plan, _one))
 
 
 @router.post(
@@ -115,14 +113,23 @@ async def intents(asking: AskingDep, scope: str, body: BodyDep, key: Key = None)
             raise Unreadable("expected true or false", "if_current")
         return outcome(writer, read_outcome(fields), if_current=if_current)
 
-    return await _write(asking, scope, body, key, Call(b"intents ", plan, lambda ops: {"recorded": True, **_one(ops)}))
+    return await written(asking, scope, body, key, Call(b"intents ", plan, _recorded))
 
 
-def _one(ops: Sequence[Op]) -> dict[str, Any]:
+async def emitted(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
+    return {"ops": [op.to_json() for op in ops]}
+
+
+async def _one(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
     return {"op": ops[0].to_json()}
 
 
-async def _write(asking: Asking, scope: str, body: bytes, key: str | None, call: Call) -> Response:
+async def _recorded(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
+    return {"recorded": True, "op": ops[0].to_json()}
+
+
+async def written(asking: Asking, scope: str, body: bytes, key: str | None, call: Call) -> Response:
+    """Carry out a hosted write whose fields are a JSON object with a `writer`."""
     fields = read_body(body)
     try:
         if not isinstance(fields, dict):

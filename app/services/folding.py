@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from app.services.noting import note_entries
 from app.sql import intents, records, seen, streams
 from app.sql.intents import COMMITTED, RUNS, IntentRow
 from app.sql.records import Slot, Winner
@@ -20,7 +21,7 @@ Numbers = dict[str, int]
 
 
 async def fold_into_records(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:
-    """Bring records, intents, run_seen and the list of conversations up to date, under the scope's lock.
+    """Bring records, entries, intents, run_seen and the list of conversations up to date, under the scope's lock.
 
     Ops of event streams are their own records and need nothing but their stream.
     """
@@ -29,6 +30,7 @@ async def fold_into_records(pg: Driver, writes: Writes, scope: int, ops: Sequenc
     streams.grow(writes, scope, conversation.SURFACE.number, streams.growth_of(_turns(ops)))
     if keyed:
         await _fold_keyed(pg, writes, scope, keyed, numbers)
+        await note_entries(pg, writes, scope, keyed, numbers)
     if leased:
         await _fold_leased(pg, writes, scope, leased, numbers)
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.problems import Problem
 from app.services.access import Caller, Right, reach_or_create, require, unbound
 from app.services.arrivals import Arrival
+from app.services.streams import Where
 from app.services.turns import Line, Turn
 from app.services.vault import Vault, unlocking
 from app.settings import Settings
@@ -32,8 +33,19 @@ from foldpoint.seal import Keyring, SealError, seal_payload
 from foldpoint.seal.box import NONCE_BYTES
 from foldpoint.slug import slug
 
+
+class Hold(NamedTuple):
+    """A transaction that holds the scope's lock, and the database clock."""
+
+    pg: Driver
+    where: Where
+    now_ms: int
+
+
 #: What a write says it would do once the lock is held, or the answer it ends in without an op.
-Plan = Callable[[Driver, int, int], Awaitable["list[Draft] | dict[str, Any]"]]
+Plan = Callable[[Hold], Awaitable["list[Draft] | dict[str, Any]"]]
+#: The answer of the ops that a plan led to, which are stored and folded by then.
+Told = Callable[[Hold, Sequence[Op]], Awaitable[Any]]
 
 
 class Once(NamedTuple):
@@ -54,11 +66,11 @@ class _Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One call: `told` makes the answer of the ops that the plan led to."""
+    """One call."""
 
     writer: str
     plan: Plan
-    told: Callable[[Sequence[Op]], Any]
+    told: Told
     once: Once | None = None
 
 
@@ -86,10 +98,11 @@ class Hosting:
         if write.once is not None and (answer := await _answered(pg, scope.number, write.once, locked.now_ms)):
             return answer
         keyring = await self._keyring(pg, scope.number, locked.grant)
-        planned = await write.plan(pg, scope.number, locked.now_ms)
+        hold = Hold(pg, Where(locked.grant.epoch, scope.number, locked.grant.mode == "sealed"), locked.now_ms)
+        planned = await write.plan(hold)
         if isinstance(planned, list):
             drafts = planned if keyring is None else [_sealed(draft, keyring) for draft in planned]
-            planned = write.told(await self._append(pg, scope, locked, write.writer, drafts, keyring))
+            planned = await write.told(hold, await self._append(pg, scope, locked, write.writer, drafts, keyring))
         answer = orjson.dumps(planned)
         if write.once is not None:
             kept = Answered(write.once.request, answer)
@@ -167,7 +180,7 @@ async def _answered(pg: Driver, scope: int, once: Once, now_ms: int) -> bytes | 
 def drafts(ready: list[Draft]) -> Plan:
     """A plan that writes these, whatever the scope holds."""
 
-    async def plan(_pg: Driver, _scope: int, _now_ms: int) -> list[Draft]:
+    async def plan(_hold: Hold) -> list[Draft]:
         return ready
 
     return plan
@@ -177,8 +190,8 @@ def turn(fields: dict[str, Any]) -> Plan:
     """A plan that writes a turn. Raises Unreadable at once for what no transcript could show."""
     turn_draft(fields, 0)
 
-    async def plan(_pg: Driver, _scope: int, now_ms: int) -> list[Draft]:
-        return [turn_draft(fields, now_ms)]
+    async def plan(hold: Hold) -> list[Draft]:
+        return [turn_draft(fields, hold.now_ms)]
 
     return plan
 
@@ -189,8 +202,9 @@ def outcome(writer: str, recorded: Outcome, *, if_current: bool) -> Plan:
     Raises stale_epoch (car-sync.md §8.7, §13.3).
     """
 
-    async def plan(pg: Driver, scope: int, _now_ms: int) -> list[Draft] | dict[str, Any]:
+    async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
         run = recorded.agent_id, recorded.run_id
+        pg, scope = hold.pg, hold.where.scope
         (committed,) = await intents.of_runs(pg, scope, intents.COMMITTED, [run])
         if committed is not None and recorded.status != "committed":
             return {"recorded": False, "reason": "already_committed"}

@@ -4,13 +4,16 @@ from contextlib import suppress
 from typing import Any
 
 from app.services.cursors import Cursors, invalid_cursor, key
-from app.sql import histories, streams
+from app.sql import histories, snapshots, streams
+from app.sql.entries import StreamKey
 from app.sql.histories import Place
 from app.sql.keys import slot_key, stream_key
+from app.sql.snapshots import Stream
 from app.sql.transactions import Driver
 from foldpoint.admission import I64_MAX
 from foldpoint.canonical import Unreadable
 from foldpoint.op import read_hlc
+from foldpoint.projections import Projection
 from foldpoint.state import Record
 from foldpoint.surfaces import Surface, conversation
 
@@ -48,6 +51,20 @@ async def records(
     page = await histories.bounded(pg, cursors.scope, surface, PAGE_BYTES, kind=of_kind, after=after, limit=limit)
     more = cursors.text(place_json(page.records[-1])) if page.more else None
     return {"records": [record.to_json() for record in page.records], "cursor": more}
+
+
+async def named_streams(
+    pg: Driver, cursors: Cursors, projection: Projection, cursor: str | None, limit: int
+) -> tuple[list[Stream], str | None]:
+    """A page of a projection's streams by name in byte order, and the cursor to what follows."""
+    after = None
+    if (named := cursors.read(cursor, key)) is not None:
+        after = await snapshots.name_of(pg, cursors.scope, StreamKey(projection.number, named))
+        if after is None:
+            raise invalid_cursor()
+    found = await snapshots.listed(pg, cursors.scope, projection.number, after, limit + 1)
+    page = found[:limit]
+    return page, cursors.text(stream_key(page[-1].name).hex()) if len(found) > limit else None
 
 
 async def conversations(pg: Driver, cursors: Cursors, cursor: str | None, limit: int) -> dict[str, Any]:

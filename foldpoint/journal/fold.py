@@ -9,7 +9,8 @@ from foldpoint.journal.records import Entry, read_record
 from foldpoint.journal.snapshot import Snapshot
 from foldpoint.journal.state import Delivery, JournalState, Place
 from foldpoint.journal.view import JUDGED, VIEWED
-from foldpoint.journal.views import BelowSnapshot, Views
+from foldpoint.journal.views import Views
+from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 
 #: Records that a new snapshot leaves out. A record may come so late, or be written so long after what its author had

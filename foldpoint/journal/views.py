@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from foldpoint.journal.records import Entry, Seen, Stamp
 from foldpoint.journal.view import JUDGED, Queued, View
-from foldpoint.projection import author_of
+from foldpoint.projection import BelowSnapshot, author_of
 
 _NEVER: Stamp = (-1, 0)
 #: Entries between two saved views.
@@ -23,10 +23,6 @@ _STEPS_PER_ENTRY = 200
 
 #: What entries mean in views that do not hold the whole snapshot, by the entry's id and the stamps of its view.
 Judged = dict[tuple[str, frozenset[tuple[str, Stamp]]], list[str]]
-
-
-class BelowSnapshot(Exception):
-    """What was folded before cannot tell what this record gives: fold it with the records below the snapshot."""
 
 
 class Entangled(Exception):

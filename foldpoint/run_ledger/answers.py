@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from foldpoint.canonical import Json
+from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.merge import Merged, Standing
-from foldpoint.run_ledger.snapshot import BelowSnapshot
 
 #: What its host, or a person, has to know of: the entry is not part of the ledger.
 _LOST = frozenset(("superseded", "illegal", "after_terminal"))

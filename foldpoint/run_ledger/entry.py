@@ -7,7 +7,7 @@ from foldpoint.canonical import Json
 from foldpoint.hlc import Hlc
 from foldpoint.op import read_hlc
 from foldpoint.projection import payload_id, recomputes
-from foldpoint.run_ledger.reading import Undecodable, list_of, object_of, string, u64
+from foldpoint.run_ledger.reading import Undecodable, is_blank, list_of, object_of, string, u64
 from foldpoint.run_ledger.wire import RecordedEvent, read_record
 from foldpoint.state import Record
 
@@ -65,6 +65,12 @@ class Seal(NamedTuple):
 
 
 Item = Entry | Seal
+
+
+def run_of(payload: Json) -> str | None:
+    """The run that a payload belongs to; ids are not blank (run-ledger.md §3)."""
+    run = payload.get("run_id") if isinstance(payload, dict) else None
+    return run if isinstance(run, str) and not is_blank(run) else None
 
 
 def entry_payload(author: str, record: RecordedEvent) -> dict[str, Json]:

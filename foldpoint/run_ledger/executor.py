@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from foldpoint.canonical import Json
 from foldpoint.lease import Lease
+from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.errors import SealMismatch
 from foldpoint.run_ledger.merge import Merged
-from foldpoint.run_ledger.snapshot import BelowSnapshot
 from foldpoint.run_ledger.state import RunState
 from foldpoint.run_ledger.wire import Event
 

@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple
 
 from foldpoint.canonical import Json
 from foldpoint.hlc import Hlc
+from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.entry import Entry, Item, Seal, read_item
 from foldpoint.run_ledger.equality import same_json
 from foldpoint.run_ledger.errors import IllegalEvent
 from foldpoint.run_ledger.seals import in_force
-from foldpoint.run_ledger.snapshot import BelowSnapshot, Snapshot
+from foldpoint.run_ledger.snapshot import Snapshot
 from foldpoint.run_ledger.state import RunState
 from foldpoint.run_ledger.transitions import apply, refusal
 from foldpoint.state import Record

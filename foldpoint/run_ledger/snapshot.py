@@ -10,10 +10,6 @@ from foldpoint.run_ledger.entry import Item, item_from_json, item_to_json
 from foldpoint.run_ledger.state import RunState, read_checkpoint
 
 
-class BelowSnapshot(Exception):
-    """What was asked lies below the snapshot: merge all records of the run instead."""
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All records up to the stamp `through`: the state after the settled seqs, and every item from there on.

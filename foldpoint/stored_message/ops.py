@@ -59,6 +59,12 @@ _BODY = tagged("op", _FIELDS)
 _SHAPES = {name: (fields, struct(fields)) for name, fields in _FIELDS.items()}
 
 
+def session_of(payload: Json) -> str | None:
+    """The session that a payload belongs to."""
+    session = payload.get("session") if isinstance(payload, dict) else None
+    return session if isinstance(session, str) else None
+
+
 def admit(body: Json) -> dict[str, Any]:
     """The op of a hosted call as its payload holds it, the message in its canonical spelling. Raises Refused."""
     op: dict[str, Any] = _BODY(body, "")

@@ -9,13 +9,10 @@ import orjson
 
 from foldpoint.canonical import Json, canonical
 from foldpoint.hlc import Hlc
+from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 from foldpoint.stored_message.message import Partition, StoredMessage
 from foldpoint.stored_message.ops import ContextOp, Key, Put, Remove, read_op
-
-
-class Stale(Exception):
-    """Records change what lies below the snapshot: fold all of them again."""
 
 
 class Status(StrEnum):
@@ -51,15 +48,15 @@ class SessionContext:
     removed: frozenset[str] = frozenset()
 
     def extend(self, records: Iterable[Record]) -> "SessionContext":
-        """The context with later records. Raises Stale if they are not all later.
+        """The context with later records. Raises BelowSnapshot if they are not all later.
 
-        A payload that its author wrote again takes the place of what it was: Stale too, if that moves a first put.
+        A payload that its author wrote again takes the place of what it was: that raises it too if a first put moves.
         """
         fresh = sorted(records)
         if not fresh:
             return self
         if self.stamp is not None and fresh[0][:2] <= self.stamp:
-            raise Stale
+            raise BelowSnapshot
         latest = {op.id: op for record in fresh if (op := read_op(record))}
         entries, removed = dict(self.entries), set(self.removed)
         for op in sorted(latest.values(), key=lambda op: op.key):
@@ -141,7 +138,7 @@ def _put(op: Put, held: Entry | None) -> Entry:
     if held is None or (held.is_only_put and held.first_id == op.id):
         return Entry(op.key, op.id, True, op.message, partition, op.pos)
     if held.first_id == op.id:
-        raise Stale
+        raise BelowSnapshot
     return held._replace(message=op.message, partition=partition, pos=op.pos, is_only_put=False)
 
 

@@ -13,8 +13,8 @@ from foldpoint.journal.records import Stamp, write_payload
 from foldpoint.journal.recovery import recover
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState, Place
-from foldpoint.journal.views import BelowSnapshot, Entangled
-from foldpoint.projection import author_of
+from foldpoint.journal.views import Entangled
+from foldpoint.projection import BelowSnapshot, author_of
 from foldpoint.state import Record
 
 

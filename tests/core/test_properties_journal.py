@@ -13,7 +13,7 @@ from foldpoint.journal.records import Entry, read_record
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState
 from foldpoint.journal.view import JUDGED, VIEWED
-from foldpoint.journal.views import BelowSnapshot
+from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 from tests.core.journal_histories import Step, long_history, steps, written
 from tests.core.journal_model import Model, described, is_visible

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from foldpoint.canonical import Json, canonical, read_json
 from foldpoint.hlc import Hlc
-from foldpoint.projection import author_of
+from foldpoint.projection import BelowSnapshot, author_of
 from foldpoint.run_ledger.answers import run_answer
 from foldpoint.run_ledger.entry import entry_payload, seal_payload
 from foldpoint.run_ledger.executor import plan_seal
 from foldpoint.run_ledger.lines import export_lines, import_lines
 from foldpoint.run_ledger.merge import Merged, Standing, merge
 from foldpoint.run_ledger.readback import readback
-from foldpoint.run_ledger.snapshot import BelowSnapshot, Snapshot, read_snapshot
+from foldpoint.run_ledger.snapshot import Snapshot, read_snapshot
 from foldpoint.run_ledger.wire import RecordedEvent
 from foldpoint.state import Record
 from tests.core.run_ledger_histories import histories, ledgers

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from foldpoint.canonical import canonical
 from foldpoint.hlc import Hlc
+from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 from foldpoint.stored_message.checkpoint import read_checkpoint, restore_checkpoint, session_checkpoint
 from foldpoint.stored_message.context import context_of
@@ -16,7 +17,7 @@ from foldpoint.stored_message.ops import Put, Remove, check_message, read_op
 from foldpoint.stored_message.pairing import paired
 from foldpoint.stored_message.refusals import Refused
 from foldpoint.stored_message.render import RESUMED, render
-from foldpoint.stored_message.session import SessionContext, Stale, Status, fold, read_snapshot
+from foldpoint.stored_message.session import SessionContext, Status, fold, read_snapshot
 from foldpoint.stored_message.writing import canonical_message
 from tests.fixtures.ops import THOROUGH, json_values, odd_texts
 from tests.fixtures.stored_message_vectors import context_record, text
@@ -161,7 +162,7 @@ def test_a_snapshot_and_what_came_later_give_the_whole(records: list[Record], da
         ids = {op.id for record in batch if (op := read_op(record))}
         try:
             session = read_snapshot(session.extend(data.draw(st.permutations(batch))).text())
-        except Stale:
+        except BelowSnapshot:
             assert ids & seen, "only a payload written again may move what lies below"
             return
         seen |= ids

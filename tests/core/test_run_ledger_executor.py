@@ -6,10 +6,10 @@ import pytest
 
 from foldpoint.canonical import Json
 from foldpoint.lease import Lease
+from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.errors import SealMismatch
 from foldpoint.run_ledger.executor import NotFolded, check_append, check_seal, plan_seal, recovery
 from foldpoint.run_ledger.merge import merge
-from foldpoint.run_ledger.snapshot import BelowSnapshot
 from foldpoint.run_ledger.state import RunState
 from foldpoint.run_ledger.transitions import apply
 from foldpoint.run_ledger.wire import RecordedEvent

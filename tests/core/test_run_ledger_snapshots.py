@@ -4,9 +4,10 @@ import pytest
 
 from foldpoint.canonical import canonical, read_json
 from foldpoint.hlc import Hlc
+from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.answers import append_answer, conflicts, run_answer
 from foldpoint.run_ledger.merge import WINDOW, merge
-from foldpoint.run_ledger.snapshot import BelowSnapshot, Snapshot, read_snapshot
+from foldpoint.run_ledger.snapshot import Snapshot, read_snapshot
 from tests.core.run_ledger_records import (
     DEVICE,
     RUN,

@@ -6,6 +6,7 @@ import pytest
 
 from foldpoint.canonical import canonical
 from foldpoint.hlc import U32_MAX, Hlc
+from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 from foldpoint.stored_message.checkpoint import read_checkpoint, session_checkpoint
 from foldpoint.stored_message.context import context_of, restore_context
@@ -13,7 +14,7 @@ from foldpoint.stored_message.context_vm import empty_context_vm
 from foldpoint.stored_message.ops import admit, read_op
 from foldpoint.stored_message.refusals import Incompatible, Kind, Malformed
 from foldpoint.stored_message.render import render
-from foldpoint.stored_message.session import Stale, fold
+from foldpoint.stored_message.session import fold
 from tests.core.stored_messages import message, op, put, with_options
 from tests.fixtures.stored_message_vectors import context_record, text
 
@@ -159,7 +160,7 @@ def test_messages_of_one_pos_stand_by_their_first_put_and_then_by_id() -> None:
 def test_a_snapshot_is_stale_for_what_is_not_later() -> None:
     session = fold([put(5, "a")])
     for late in (put(4, "b"), put(5, "a")):
-        with pytest.raises(Stale):
+        with pytest.raises(BelowSnapshot):
             session.extend([put(6, "c"), late])
     assert session.extend([]) is session
 
@@ -172,7 +173,7 @@ def test_a_first_put_that_its_author_wrote_again_has_moved() -> None:
     assert alone.message_ids() == ["a", "b"]
     assert alone.extend([again]).text() == fold([put(2, "b"), again]).text()
     edited = fold([first, put(2, "b"), put(3, "a", **edit)])
-    with pytest.raises(Stale):
+    with pytest.raises(BelowSnapshot):
         edited.extend([again])
     assert fold([first, put(2, "b"), put(3, "a", **edit), again]).message_ids() == ["b", "a"]
 

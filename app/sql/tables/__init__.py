@@ -9,6 +9,7 @@ Conventions that hold everywhere:
 """
 
 from app.sql.tables.checkpoints import checkpoint, checkpoint_chunk, checkpoint_frontier, trim
+from app.sql.tables.entries import entry, entry_snapshot, entry_stream
 from app.sql.tables.executors import agent, claim_reset, intent, lease, run_seen
 from app.sql.tables.hosted import idempotency
 from app.sql.tables.metadata import metadata
@@ -24,6 +25,9 @@ __all__ = [
     "checkpoint_frontier",
     "claim_reset",
     "device",
+    "entry",
+    "entry_snapshot",
+    "entry_stream",
     "idempotency",
     "intent",
     "lease",

@@ -1,0 +1,35 @@
+"""Session journals (journal.md)."""
+
+from app.services.streams import Folded
+from app.sql.entries import Place
+from foldpoint.journal.fold import fold_onto
+from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
+from foldpoint.journal.state import JournalState
+from foldpoint.projections import JOURNAL
+from foldpoint.state import Record
+
+
+class JournalFold:
+    """Folds a session's records to its JournalState."""
+
+    projection = JOURNAL
+
+    def start(self) -> Snapshot:
+        return Snapshot()
+
+    def read(self, text: bytes) -> Snapshot:
+        return read_snapshot(text)
+
+    def write(self, snapshot: Snapshot) -> bytes:
+        return write_snapshot(snapshot)
+
+    def place(self, snapshot: Snapshot) -> Place | None:
+        at = snapshot.state.at
+        return None if at is None else (at.hlc, at.op_id)
+
+    def extend(self, _stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
+        folded = fold_onto(snapshot, records)
+        return Folded(folded.state, folded.snapshot)
+
+
+FOLD = JournalFold()

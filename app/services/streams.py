@@ -1,0 +1,170 @@
+"""What a stream of a projection folds to: its latest snapshot and the entries above it (server.md §8)."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.services.arrivals import off_loop
+from app.sql import snapshots
+from app.sql.entries import Place, StreamKey
+from app.sql.keys import stream_key
+from app.sql.transactions import Driver, exclusive
+from foldpoint.projection import BelowSnapshot
+from foldpoint.projections import Projection
+from foldpoint.state import Record
+
+#: Entries folded at once, or so many bytes of them.
+STEP, STEP_BYTES = 2_000, 8 * 1024 * 1024
+#: A read that folded so many entries leaves a snapshot.
+MANY = 512
+#: Bytes of snapshots that a process keeps as it read them.
+PARSED_BYTES = 16 * 1024 * 1024
+
+S = TypeVar("S")
+N = TypeVar("N")
+N_co = TypeVar("N_co", covariant=True)
+
+
+class Folded(NamedTuple, Generic[N, S]):
+    """What a stream folds to now, and the snapshot to go on from, which may leave the last entries out."""
+
+    now: N
+    snapshot: S
+
+
+class Fold(Protocol[N, S]):
+    """One projection's fold. Snapshots and what they fold to are shared: never changed."""
+
+    @property
+    def projection(self) -> Projection: ...
+    def start(self) -> S: ...
+    def read(self, text: bytes) -> S: ...
+    def write(self, snapshot: S) -> bytes: ...
+    def place(self, snapshot: S) -> Place | None: ...
+
+    def extend(self, stream: str, snapshot: S, records: list[Record]) -> Folded[N, S]:
+        """Fold records above the snapshot's place. Raises BelowSnapshot if only all records can tell."""
+        ...
+
+
+class Where(NamedTuple):
+    """A scope as a transaction found it. What is opened of a sealed scope is in no cache."""
+
+    epoch: str
+    scope: int
+    sealed: bool
+
+
+class Read(NamedTuple, Generic[N]):
+    """What was read, and the snapshot that is worth keeping, if one is."""
+
+    now: N
+    kept: "_Kept | None"
+
+
+class _Kept(NamedTuple):
+    scope: int
+    key: StreamKey
+    late: int
+    place: Place
+    text: bytes
+
+
+class _Found(NamedTuple):
+    where: Where
+    key: StreamKey
+    name: str
+
+
+@dataclass(slots=True)
+class Streams:
+    """Streams as one server process reads them."""
+
+    engine: AsyncEngine
+    _parsed: "_Parsed" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parsed = _Parsed()
+
+    async def read(self, pg: Driver, where: Where, fold: Fold[N, S], name: str) -> Read[N]:
+        """Fold a stream, in a transaction of the caller's; one that is not there is empty."""
+        key = StreamKey(fold.projection.number, stream_key(name))
+        found = _Found(where, key, name)
+        known = await snapshots.stream(pg, where.scope, key)
+        if known is None:
+            return Read(fold.extend(name, fold.start(), []).now, None)
+        base = await self._newest(pg, found, fold)
+        try:
+            folded, count = await _fold(pg, found, fold, fold.start() if base is None else base)
+        except BelowSnapshot:
+            folded, count = await _fold(pg, found, fold, fold.start())
+        place = fold.place(folded.snapshot)
+        if count < MANY or place is None:
+            return Read(folded.now, None)
+        return Read(folded.now, _Kept(where.scope, key, known.late, place, fold.write(folded.snapshot)))
+
+    async def keep(self, read: Read[Any]) -> None:
+        """Keep the snapshot of a read, whose transaction is over."""
+        if (kept := read.kept) is not None:
+            async with exclusive(self.engine) as pg:
+                await snapshots.keep(pg, kept.scope, kept.key, kept.late, kept.place, kept.text)
+
+    async def _newest(self, pg: Driver, found: _Found, fold: Fold[N, S]) -> S | None:
+        where = found.where
+        number = await snapshots.newest(pg, where.scope, found.key)
+        if number is None:
+            return None
+        name = where.epoch, where.scope, number
+        if (parsed := self._parsed.get(name)) is not None:
+            snapshot: S = parsed
+            return snapshot
+        text = await snapshots.body(pg, where.scope, number)
+        snapshot = await off_loop(len(text), fold.read, text)
+        if not where.sealed:
+            self._parsed.put(name, snapshot, len(text))
+        return snapshot
+
+
+async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[Folded[N, S], int]:
+    """Fold the entries above a snapshot, step by step, and how many they were."""
+    folded: Folded[N, S] | None = None
+    waiting: list[Record] = []
+    size = count = 0
+    async for page in snapshots.above(pg, found.where.scope, found.key, fold.place(base)):
+        count += len(page)
+        size += sum(len(record.payload) for record in page)
+        waiting += page
+        if len(waiting) >= STEP or size >= STEP_BYTES:
+            folded = await off_loop(size, fold.extend, found.name, base, waiting)
+            base, size = folded.snapshot, 0
+            place = fold.place(base)
+            waiting = [record for record in waiting if place is None or record[:2] > place]
+            folded = None if waiting else folded
+    if folded is None or waiting:
+        folded = await off_loop(size, fold.extend, found.name, base, waiting)
+    return folded, count
+
+
+class _Parsed:
+    """Snapshots as they were read, the last ones used: each is of a number that is given once in a server epoch."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, int, int], tuple[Any, int]] = OrderedDict()
+        self._size = 0
+
+    def get(self, name: tuple[str, int, int]) -> Any:
+        if name not in self._held:
+            return None
+        self._held.move_to_end(name)
+        return self._held[name][0]
+
+    def put(self, name: tuple[str, int, int], snapshot: Any, size: int) -> None:
+        if name in self._held or size > PARSED_BYTES:
+            return
+        self._held[name] = snapshot, size
+        self._size += size
+        while self._size > PARSED_BYTES:
+            _, (_, gone) = self._held.popitem(last=False)
+            self._size -= gone

@@ -1,0 +1,135 @@
+"""Streams of the three projections as they are read: a snapshot, and the entries above it."""
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from app.sql.entries import Place, StreamKey, columns_of, place_of
+from app.sql.pages import pages, small
+from app.sql.rows import record_of
+from app.sql.transactions import Driver, Row
+from foldpoint.hlc import Hlc
+from foldpoint.state import Record
+
+#: Snapshots kept of a stream: a late entry leaves the earlier ones.
+KEPT = 4
+
+
+class Stream(NamedTuple):
+    """A stream as a reader finds it; `late` changes once something comes or goes below its last entry."""
+
+    name: str
+    entries: int
+    late: int
+    last: Place
+    label: str | None
+
+
+_STREAM = "select name, entries, late, wall_ms, counter, device_id, op_id, label from entry_stream"
+
+
+def _stream(row: Row) -> Stream:
+    label = None if row["label"] is None else row["label"].decode()
+    return Stream(row["name"].decode(), row["entries"], row["late"], place_of(row), label)
+
+
+async def stream(pg: Driver, scope: int, key: StreamKey) -> Stream | None:
+    row = await pg.fetchrow(f"{_STREAM} where scope = $1 and projection = $2 and key = $3", scope, *key)
+    return None if row is None else _stream(row)
+
+
+LISTED = f"""
+{_STREAM} where scope = $1 and projection = $2
+  and ($3::bytea is null or (substr(name, 1, 224), name) > (substr($3, 1, 224), $3))
+order by substr(name, 1, 224), name limit $4::bigint
+"""
+
+
+async def listed(pg: Driver, scope: int, projection: int, after: bytes | None, limit: int) -> list[Stream]:
+    """Streams by name in byte order, those after a name."""
+    return [_stream(row) for row in await pg.fetch(LISTED, scope, projection, after, limit)]
+
+
+LABELLED = f"""
+{_STREAM} where scope = $1 and projection = $2 and label_key = $3 and label = $4
+order by label_wall_ms desc, label_counter desc, label_device_id desc, label_op_id desc limit $5::bigint
+"""
+
+
+async def labelled(pg: Driver, scope: int, projection: int, label_key: bytes, label: str, limit: int) -> list[Stream]:
+    """The streams whose last label this is, the one that took it last first."""
+    return [_stream(row) for row in await pg.fetch(LABELLED, scope, projection, label_key, label.encode(), limit)]
+
+
+async def name_of(pg: Driver, scope: int, key: StreamKey) -> bytes | None:
+    """The name of the stream with this key."""
+    named = "select name from entry_stream where scope = $1 and projection = $2 and key = $3"
+    name: bytes | None = await pg.fetchval(named, scope, *key)
+    return name
+
+
+NEWEST = """
+select id from entry_snapshot where scope = $1 and projection = $2 and stream = $3
+order by wall_ms desc, counter desc, device_id desc, op_id desc limit 1
+"""
+
+
+async def newest(pg: Driver, scope: int, key: StreamKey) -> int | None:
+    """The number of a stream's latest snapshot."""
+    number: int | None = await pg.fetchval(NEWEST, scope, *key)
+    return number
+
+
+async def body(pg: Driver, scope: int, number: int) -> bytes:
+    text: bytes = await pg.fetchval("select body from entry_snapshot where scope = $1 and id = $2", scope, number)
+    return text
+
+
+_COLUMNS = "e.wall_ms, e.counter, e.device, d.id as device_id, e.op_id, e.id"
+_ORDER = "order by e.wall_ms, e.counter, d.id, e.op_id"
+ABOVE = f"""
+select {_COLUMNS}, {small("e.payload", "e.payload")}
+from entry e join device d on d.scope = $1 and d.no = e.device
+where e.scope = $1 and e.projection = $2 and e.stream = $3
+  and (e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)
+{_ORDER}
+"""
+PAYLOAD = "select payload from entry where scope = $1 and projection = $2 and stream = $3 and id = $4"
+#: Below every place.
+START: Place = (Hlc(0, 0, ""), "op-")
+
+
+async def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> AsyncIterator[list[Record]]:
+    """The entries of a stream above a place, in order, a page in memory at a time."""
+
+    async def payload(row: Row) -> bytes:
+        text: bytes = await pg.fetchval(PAYLOAD, scope, *key, row["id"])
+        return text
+
+    after = columns_of(START if place is None else place)
+    async for rows in pages(pg, ABOVE, scope, *key, *after, payload_of=payload):
+        yield [record_of(row) for row in rows]
+
+
+#: Only while nothing came or went below the place since the stream was read: a push that changes the row is waited for.
+KEEP = """
+insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body)
+select s.scope, s.projection, s.key, $5::bigint, $6::bigint, $7::bytea, $8::bytea, $9::bytea from entry_stream s
+where s.scope = $1 and s.projection = $2 and s.key = $3 and s.late = $4 and not exists (
+    select from entry_snapshot o where o.scope = $1 and o.projection = $2 and o.stream = $3
+    and (o.wall_ms, o.counter, o.device_id, o.op_id) = ($5::bigint, $6::bigint, $7::bytea, $8::bytea)
+)
+for share of s
+"""
+PRUNE = f"""
+delete from entry_snapshot where scope = $1 and id in (
+    select id from entry_snapshot where scope = $1 and projection = $2 and stream = $3
+    order by wall_ms desc, counter desc, device_id desc, op_id desc offset {KEPT}
+)
+"""
+
+
+async def keep(pg: Driver, scope: int, key: StreamKey, late: int, place: Place, text: bytes) -> None:
+    """Keep a snapshot of a stream that was read at `late`, unless it is wrong by now."""
+    columns: tuple[Any, ...] = columns_of(place)
+    await pg.execute(KEEP, scope, *key, late, *columns, text)
+    await pg.execute(PRUNE, scope, *key)
