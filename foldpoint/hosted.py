@@ -83,14 +83,15 @@ def turn_draft(fields: dict[str, Any], now_ms: int) -> Draft:
     role = fields.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise Unreadable(f"expected one of {', '.join(ROLES)}", "role")
-    calls, use_id = fields.get("tool_calls") or [], fields.get("tool_use_id")
+    calls = [] if fields.get("tool_calls") is None else _read_calls(fields["tool_calls"])
+    use_id = fields.get("tool_use_id")
     content = _text(fields, "content") if fields.get("content") is not None else ""
     if not content and not calls and use_id is None:
         raise Unreadable("a turn needs content, tool calls or a tool_use_id", "content")
     at = now_ms if fields.get("timestamp") is None else integer(fields, "timestamp", U64_MAX, "")
     payload: dict[str, Json] = {"conversation_id": name, "role": ROLES[role], "content": content, "timestamp": at}
     if calls:
-        payload["tool_calls"] = _read_calls(calls)
+        payload["tool_calls"] = calls
     if use_id is not None:
         payload["tool_use_id"] = _text(fields, "tool_use_id")
     payload |= _verdict(fields)

@@ -10,6 +10,7 @@ from app.routes.documents import LEASE, gives
 from app.services import leasing
 from app.services.access import Right
 from app.services.leasing import HeldNow
+from app.services.roster import refuse_hosted
 from foldpoint.canonical import U64_MAX
 from foldpoint.lease import Lost
 
@@ -35,9 +36,13 @@ class Release(BaseModel):
     epoch: U64
 
 
-@router.post("/acquire", responses=gives({"Granted": LEASE}, "sealed_scope:503", "epoch_exhausted", *WRITES))
+@router.post(
+    "/acquire",
+    responses=gives({"Granted": LEASE}, "reserved_device", "sealed_scope:503", "epoch_exhausted", *WRITES),
+)
 async def acquire(asking: AskingDep, scope: str, agent: str, body: Acquire) -> Response:
     """Take an agent's lease if nobody holds it unexpired."""
+    refuse_hosted(body.device_id)
     async with asking.writing(scope, Right.LEASE, body.device_id) as work:
         outcome = await leasing.acquire(work.connection, work.reach.existing, agent, body.device_id, body.ttl_ms)
     if isinstance(outcome, HeldNow):

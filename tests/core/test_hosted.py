@@ -93,6 +93,7 @@ def test_a_turn_is_what_a_transcript_shows() -> None:
         ({"role": "system"}, "role"), ({"role": None}, "role"), ({"role": ["user"]}, "role"),
         ({"content": ""}, "content"), ({"content": 3}, "content"), ({"timestamp": -1}, "timestamp"),
         ({"timestamp": 1.0}, "timestamp"), ({"tool_calls": {"name": "x"}}, "tool_calls"),
+        ({"tool_calls": 0}, "tool_calls"), ({"tool_calls": ""}, "tool_calls"), ({"tool_calls": {}}, "tool_calls"),
         ({"tool_calls": [{"name": "x", "arguments": "{}"}]}, "tool_calls[0]"),
         ({"tool_calls": [{"id": 1, "name": "x", "arguments": {}}]}, "tool_calls[0]"),
         ({"tool_use_id": 1}, "tool_use_id"), ({"provenance": "elsewhere"}, "provenance"), ({"ok": "yes"}, "ok"),

@@ -196,6 +196,8 @@ async def test_no_device_may_use_a_hosted_id(admin: httpx.AsyncClient, scope: st
     intruder = Device(admin, scope, op["device_id"])
     intruder.facts(1)
     refused(await intruder.offer(intruder.ops), "reserved_device")
+    lease = {"device_id": op["device_id"], "ttl_ms": 1_000}
+    refused(await admin.post(f"/sync/{scope}/leases/ada/acquire", json=lease), "reserved_device")
 
 
 async def test_nothing_is_written_into_a_sealed_scope_without_its_keys(
