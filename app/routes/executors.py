@@ -91,7 +91,7 @@ async def fence(asking: AskingDep, scope: str, body: Dispatch) -> Response:
         pg, reach = await work.pg(), work.reach
         committed = await answering.committed_run(pg, reach.existing, (body.agent_id, body.run_id))
         if committed is None:
-            answering.open_intents(reach)
+            answering.open_intents(reach.closed_intents)
         timed = await leasing.current(work.connection, reach.existing, body.agent_id)
     decision = check_dispatch(committed, timed.lease, body.device_id, body.epoch)
     return answer({**decision, "may_dispatch": may_dispatch(decision)})

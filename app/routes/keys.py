@@ -13,6 +13,7 @@ from foldpoint.canonical import Unreadable
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["keys"])
 
 UNLOCKED = {"unlocked": ["org:acme", "personal"], "opened_ops": 120, "unopened_ops": 0}
+LOCKED = {"unlocked": [], "opened_ops": 0, "unopened_ops": 120}
 KEY = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 GIVEN = {
     "type": "object",
@@ -62,7 +63,7 @@ def _given(body: bytes) -> Given:
         raise Problem("invalid_request", "the body is not JSON", {"path": ""}) from None
 
 
-@router.delete("/keys", responses=gives({"unlocked": [], "opened_ops": 0, "unopened_ops": 120}, "not_found"))
+@router.delete("/keys", responses=gives(LOCKED, "not_found", "plain_scope"))
 async def delete_keys(asking: AskingDep, scope: str) -> Response:
     """Lock a scope: the server forgets its keys and removes everything that it opened. Ops stay as they are."""
     async with asking.reading(scope, Right.KEYS) as work:

@@ -20,7 +20,7 @@ async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[
     committed = await intents.of_runs(pg, reach.existing, intents.COMMITTED, runs)
     sightings = await seen.of_runs(pg, reach.existing, runs)
     if not all(committed):
-        open_intents(reach)
+        open_intents(reach.closed_intents)
     return [
         {
             "status": status_of(record, found),
@@ -33,7 +33,7 @@ async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[
 
 async def committed_ids(pg: Driver, reach: Reach, agent: str, cursor: str | None, limit: int) -> dict[str, Any]:
     """A page of an agent's committed run ids; the cursor is null at the end. Raises sealed_scope."""
-    open_intents(reach)
+    open_intents(reach.closed_intents)
     cursors = reach.cursors
     after = cursors.read(cursor, key) or b""
     run_ids, last = await intents.committed_ids(pg, cursors.scope, agent, after, limit)
@@ -47,12 +47,12 @@ async def committed_run(pg: Driver, scope: int, run: Run) -> Record | None:
 
 async def holding_intent(pg: Driver, reach: Reach, run: Run) -> Record | None:
     """Who holds a run now. Raises sealed_scope."""
-    open_intents(reach)
+    open_intents(reach.closed_intents)
     return (await intents.of_runs(pg, reach.existing, intents.RUNS, [run]))[0]
 
 
-def open_intents(reach: Reach) -> None:
-    """Raises sealed_scope, as 503, if an intent is closed for want of a key: nothing can be concluded."""
-    if reach.closed_intents:
-        detail = f"{reach.closed_intents} intents of this sealed scope are closed to the server"
-        raise Problem("sealed_scope", detail, {"closed_intents": reach.closed_intents}, status=503)
+def open_intents(closed: int) -> None:
+    """Raises sealed_scope, as 503, if intents of the scope are closed for want of a key: nothing can be concluded."""
+    if closed:
+        detail = f"{closed} intents of this sealed scope are closed to the server"
+        raise Problem("sealed_scope", detail, {"closed_intents": closed}, status=503)

@@ -41,7 +41,7 @@ async def committed_at(
     own = [op for op in await asyncio.to_thread(readable, texts, keyring) if _is_of(op, run)]
     record = fold_onto(start, own).committed_run(agent, run_id)
     if record is None:
-        open_intents(reach)
+        open_intents(reach.closed_intents)
         if past.start is not None:
             raise Problem("frontier_collected", "only that a run committed is still known of this frontier")
     found = sightings(own)

@@ -1,5 +1,6 @@
 """Writes for clients that keep no op log: the server continues a chain of theirs (server.md §7, §11)."""
 
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
 from app.services.access import Caller, Right, reach_or_create, require, unbound
+from app.services.answering import open_intents
 from app.services.arrivals import Arrival
 from app.services.streams import Where
 from app.services.turns import Line, Turn
@@ -48,15 +50,22 @@ Plan = Callable[[Hold], Awaitable["list[Draft] | dict[str, Any]"]]
 Told = Callable[[Hold, Sequence[Op]], Awaitable[Any]]
 
 
+#: The answer of an intent that a commit leaves nothing to record of.
+ALREADY_COMMITTED = {"recorded": False, "reason": "already_committed"}
+
+
 class Once(NamedTuple):
-    """An idempotency key and the request it came with, as hashes."""
+    """An idempotency key and the request it came with, as hashes.
+
+    The request's is keyed with the idempotency key, which is not kept: without it nobody can try what was sent.
+    """
 
     key: bytes
     request: bytes
 
     @classmethod
     def of(cls, key: str, request: bytes) -> "Once":
-        return cls(sha256(key.encode()).digest(), sha256(request).digest())
+        return cls(sha256(key.encode()).digest(), hmac.digest(key.encode(), request, "sha256"))
 
 
 class _Scope(NamedTuple):
@@ -199,7 +208,8 @@ def turn(fields: dict[str, Any]) -> Plan:
 def outcome(writer: str, recorded: Outcome, *, if_current: bool) -> Plan:
     """A plan that records what became of a run: not over a commit, and if asked only as the lease's holder.
 
-    Raises stale_epoch (car-sync.md §8.7, §13.3).
+    Raises stale_epoch (car-sync.md §8.7, §13.3); and if asked sealed_scope, as 503, while the run may have committed in
+    an intent that is closed (server.md §6).
     """
 
     async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
@@ -207,8 +217,10 @@ def outcome(writer: str, recorded: Outcome, *, if_current: bool) -> Plan:
         pg, scope = hold.pg, hold.where.scope
         (committed,) = await intents.of_runs(pg, scope, intents.COMMITTED, [run])
         if committed is not None and recorded.status != "committed":
-            return {"recorded": False, "reason": "already_committed"}
+            return ALREADY_COMMITTED
         if if_current:
+            if committed is None:
+                open_intents(await hosting.closed_intents(pg, scope))
             held = await hosting.lease_holder(pg, scope, stream_key(slug(recorded.agent_id)))
             if held != (recorded.epoch, writer):
                 facts = {

@@ -21,7 +21,7 @@ from app.services.reading_ops import advance
 from app.services.slots import Slots
 from app.services.trying_keys import Given, fitting
 from app.services.vault import Vault
-from app.sql import devices, ops, scope_keys, scopes
+from app.sql import devices, hosting, ops, scope_keys, scopes
 from app.sql.ops import Span
 from app.sql.transactions import Driver, exclusive
 from app.sql.writes import Writes
@@ -57,11 +57,13 @@ class Unlocking:
         return await asyncio.shield(task)
 
     async def lock(self, caller: Caller, scope: int) -> dict[str, Any]:
-        """Forget the keys of a scope, and remove what was folded under them."""
+        """Forget the keys of a scope, and remove what was folded under them. Raises plain_scope: it has no keys."""
         async with exclusive(self.engine) as pg:
-            await scopes.hold(pg, scope)
+            if await scopes.hold(pg, scope) == "plain":
+                raise _no_keys()
             await scope_keys.remove(pg, scope)
             await scope_keys.forget_claims(pg, scope)
+            await hosting.forget_unwritten(pg, scope)
             await still_known(pg, caller)
             self.vault.forget(scope)
             return await _told(pg, scope, Keyring())
@@ -97,7 +99,7 @@ class Unlocking:
             await scopes.hold(pg, scope)
             known = await scope_keys.held(pg, scope)
             if known.mode == "plain":
-                raise Problem("plain_scope", "nothing of a plain scope is sealed")
+                raise _no_keys()
             held = Keyring() if known.stored is None else self.vault.read(scope, known.stored)
             joined = held.joined(given)
             if known.stored is None or joined.text() != held.text():
@@ -143,6 +145,10 @@ async def _fold(pg: Driver, scope: int, opened: Opened, numbers: Numbers, reache
     scope_keys.count(writes, scope, opened.opened, opened.settled)
     scope_keys.recount(writes, scope, opened.opened, opened.settled)
     await writes.send(pg)
+
+
+def _no_keys() -> Problem:
+    return Problem("plain_scope", "nothing of a plain scope is sealed, and it has no keys")
 
 
 async def _told(pg: Driver, scope: int, keyring: Keyring) -> dict[str, Any]:

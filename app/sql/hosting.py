@@ -48,6 +48,11 @@ async def keep(pg: Driver, scope: int, key: bytes, answered: Answered, now_ms: i
     await pg.execute(KEEP, scope, key, *answered, now_ms + KEPT_MS)
 
 
+async def forget_unwritten(pg: Driver, scope: int) -> None:
+    """Forget the answers that say what a scope held, and nothing that was written into it."""
+    await pg.execute("delete from idempotency where scope = $1 and answer not like '%\"op_id\":%'", scope)
+
+
 HOLDER = """
 select epoch, holder from lease where scope = $1 and agent = $2 and holder is not null for update
 """
@@ -62,3 +67,8 @@ async def lease_holder(pg: Driver, scope: int, agent_key: bytes) -> Holder | Non
     """Who holds an agent's lease, an expired one too; it stays so until the transaction ends."""
     row = await pg.fetchrow(HOLDER, scope, agent_key)
     return None if row is None else Holder(row["epoch"], row["holder"].decode())
+
+
+async def closed_intents(pg: Driver, scope: int) -> int:
+    """How many intents of the scope are closed for want of a key."""
+    return int(await pg.fetchval("select closed_intents from scope where id = $1", scope))

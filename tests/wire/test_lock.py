@@ -1,6 +1,7 @@
 """Locking a scope: nothing that was opened stays, and unlocking gives the same again (server.md §9)."""
 
 import re
+from hashlib import sha256
 
 import asyncpg
 import httpx
@@ -9,7 +10,7 @@ import pytest
 from foldpoint.op import Op, op_from_json
 from foldpoint.seal import Keyring, read_envelope
 from foldpoint.state import state_hash
-from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, folded, master, put_keys
+from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, folded, given, master, owner, put_keys
 from tests.fixtures.server import RunningServer
 from tests.fixtures.tokens import ClientOf
 from tests.wire.answers import read, refused
@@ -152,6 +153,47 @@ async def test_hosted_writes_are_sealed_and_folded(mac: Sealing) -> None:
     assert (found["state_hash"], found["sealed_ops"]) == (state_hash(folded(ops, Keyring(master()))), 0)
     nonces = {read_envelope(op.payload).nonce for op in ops[len(mac.ops) :]}
     assert len(nonces) == 3
+
+
+async def test_a_gated_intent_needs_every_intent_that_a_key_could_open(mac: Sealing) -> None:
+    """The run may have committed in one of them, and then its effect must not happen again (server.md §6)."""
+    base = f"/v1/scopes/{mac.scope}"
+    mac.write("intent", {"id": "r", "agent_id": "ada", "epoch": 1, "status": "committed"}, "shared:acme")
+    await mac.push()
+    read(await put_keys(mac.client, mac.scope))
+    lease = {"agent_id": "ada", "device_id": "web", "ttl_ms": 60_000}
+    epoch = read(await mac.client.post(f"{base}/leases/acquire", json=lease))["lease"]["epoch"]
+    run = {"writer": "web", "agent_id": "ada", "run_id": "r", "epoch": epoch, "if_current": True}
+    for status in ("pending", "committed"):
+        refused(await mac.client.post(f"{base}/intents", json={**run, "status": status}), "sealed_scope", 503)
+    read(await put_keys(mac.client, mac.scope, given(owner())))
+    told = read(await mac.client.post(f"{base}/intents", json={**run, "status": "pending"}))
+    assert told == {"recorded": False, "reason": "already_committed"}
+    assert read(await mac.client.post(f"{base}/intents", json={**run, "status": "committed"}))["recorded"] is True
+
+
+async def test_what_was_answered_of_opened_payloads_is_not_answered_again_once_locked(mac: Sealing) -> None:
+    path, key = f"/v1/scopes/{mac.scope}/intents", {"Idempotency-Key": "k"}
+    await mac.push()
+    read(await put_keys(mac.client, mac.scope))
+    run = {"writer": "web", "agent_id": MARKER, "run_id": MARKER + "2", "epoch": 1}
+    for _ in range(2):
+        told = read(await mac.client.post(path, json={**run, "status": "failed"}, headers=key))
+        assert told == {"recorded": False, "reason": "already_committed"}
+    kept = {"Idempotency-Key": "written"}
+    written = read(await mac.client.post(path, json={**run, "status": "committed"}, headers=kept))
+    read(await delete_keys(mac.client, mac.scope))
+    refused(await mac.client.post(path, json={**run, "status": "failed"}, headers=key), "sealed_scope")
+    assert read(await mac.client.post(path, json={**run, "status": "committed"}, headers=kept)) == written
+
+
+async def test_what_a_hosted_writer_sent_cannot_be_tried_out(mac: Sealing, database: asyncpg.Connection) -> None:
+    await mac.push()
+    read(await put_keys(mac.client, mac.scope))
+    turn = b'{"writer":"web","conversation_id":"c","role":"user","content":"yes"}'
+    read(await mac.client.post(f"/v1/scopes/{mac.scope}/turns", content=turn, headers={"Idempotency-Key": "a-key"}))
+    kept = await database.fetchval("select request from idempotency where key = $1", sha256(b"a-key").digest())
+    assert kept not in (sha256(turn).digest(), sha256(b"turns " + turn).digest())
 
 
 async def test_without_the_orgs_key_nothing_is_written_for_it(admin: httpx.AsyncClient, scope: str) -> None:

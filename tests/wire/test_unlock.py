@@ -14,7 +14,18 @@ from foldpoint.seal import Keyring, seal_payload
 from foldpoint.state import state_hash
 from foldpoint.transcript import transcript
 from tests.fixtures.devices import NewDevice, body_of, envelope, op_texts
-from tests.fixtures.sealing import ORG_KEYS, PASSPHRASE, Sealing, folded, folded_ops, given, master, owner, put_keys
+from tests.fixtures.sealing import (
+    ORG_KEYS,
+    PASSPHRASE,
+    Sealing,
+    delete_keys,
+    folded,
+    folded_ops,
+    given,
+    master,
+    owner,
+    put_keys,
+)
 from tests.wire.answers import read, refused
 
 ORG = {"audiences": {"org:acme": {str(epoch): key.hex() for epoch, key in ORG_KEYS.items()}}}
@@ -262,6 +273,18 @@ async def test_a_plain_scope_has_no_keys(device: NewDevice, scope: str) -> None:
     await mac.push()
     refused(await put_keys(mac.client, scope), "plain_scope")
     assert read(await mac.client.get(f"/v1/scopes/{scope}/"))["mode"] == "plain"
+
+
+async def test_a_plain_scope_is_not_locked_and_loses_nothing(device: NewDevice, scope: str) -> None:
+    mac = device("mac")
+    mac.facts(3)
+    mac.intend("r", "committed")
+    await mac.push()
+    before = read(await mac.client.get(f"/v1/scopes/{scope}/state"))
+    refused(await delete_keys(mac.client, scope), "plain_scope")
+    assert read(await mac.client.get(f"/v1/scopes/{scope}/state")) == before
+    run = {"agent": "ada", "run": "r"}
+    assert read(await mac.client.get(f"/v1/scopes/{scope}/committed-run", params=run))["status"] == "committed"
 
 
 async def test_a_further_put_of_the_same_keys_is_answered_at_once(mac: Sealing) -> None:
