@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.devices",
     "tests.fixtures.server",
+    "tests.fixtures.projections",
 ]

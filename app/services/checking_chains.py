@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from app.services.arrivals import stream_of
+from app.services.checking_entries import Entries
 from app.services.opening import Opened
 from app.sql import audit, devices
 from app.sql.keys import op_id_text, slot_key
@@ -34,6 +35,7 @@ class Chains:
     settled_intents: int = 0
     max_wall_ms: int = 0
     seen: dict[SeenKey, Record] = field(default_factory=dict)
+    entries: Entries = field(default_factory=Entries)
     #: What sealed ops are opened with.
     keyring: Keyring | None = None
     #: Called after each op, for a progress bar.
@@ -56,6 +58,7 @@ class Chains:
                 self._see(folded)
 
     def _see(self, op: Op) -> None:
+        self.entries.add(op)
         if op.surface == intent.SURFACE.name:
             for slot, record in sightings([op]).items():
                 key = slot.agent_id, slot_key(slot.key), slot.epoch, slot.failed

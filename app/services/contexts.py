@@ -2,6 +2,7 @@
 
 from app.services.streams import Folded
 from app.sql.entries import Place
+from foldpoint.canonical import Json
 from foldpoint.projections import CONTEXT
 from foldpoint.state import Record
 from foldpoint.stored_message.session import SessionContext, read_snapshot
@@ -23,6 +24,9 @@ class ContextFold:
 
     def place(self, snapshot: SessionContext) -> Place | None:
         return snapshot.stamp
+
+    def told(self, now: SessionContext) -> Json:
+        return [now.to_json(), sorted(now.removed)]
 
     def extend(
         self, _stream: str, snapshot: SessionContext, records: list[Record]

@@ -2,6 +2,7 @@
 
 from app.services.streams import Folded
 from app.sql.entries import Place
+from foldpoint.canonical import Json
 from foldpoint.journal.fold import fold_onto
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState
@@ -26,6 +27,9 @@ class JournalFold:
     def place(self, snapshot: Snapshot) -> Place | None:
         at = snapshot.state.at
         return None if at is None else (at.hlc, at.op_id)
+
+    def told(self, now: JournalState) -> Json:
+        return now.to_json()
 
     def extend(self, _stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
         folded = fold_onto(snapshot, records)

@@ -4,7 +4,7 @@ import orjson
 
 from app.services.streams import Folded
 from app.sql.entries import Place
-from foldpoint.canonical import canonical
+from foldpoint.canonical import Json, canonical
 from foldpoint.projections import RUN_LEDGER
 from foldpoint.run_ledger.merge import Merged, merge
 from foldpoint.run_ledger.snapshot import Snapshot, read_snapshot
@@ -27,6 +27,9 @@ class RunLedgerFold:
 
     def place(self, snapshot: Snapshot) -> Place | None:
         return snapshot.through
+
+    def told(self, now: Merged) -> Json:
+        return [now.state.to_json(), now.blocked_at, now.sealed, now.epoch]
 
     def extend(self, stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[Merged, Snapshot]:
         merged = merge(stream, records, snapshot)

@@ -1,7 +1,8 @@
 """`foldpoint verify`: everything that is stored of a scope, checked against what the ops say.
 
 Chains are recomputed op by op; records, intents and conversations are compared with a refold from the base
-checkpoint and the ops; run_seen with the sightings in the ops; checkpoints with their hashes and our own fold.
+checkpoint and the ops; run_seen with the sightings in the ops, and so the entries of the projections, with their
+snapshots; checkpoints with their hashes and our own fold.
 Of an unlocked scope the refold opens what is sealed; without the key file its chains are checked alone.
 """
 
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.problems import Problem
 from app.services import past
 from app.services.checking_chains import Chains, check_chains
+from app.services.checking_entries import check_entries
 from app.services.state_text import state_pieces
 from app.services.vault import Vault
 from app.sql import audit, checkpoint_texts, checkpoints, devices, scope_keys, streams, trims
@@ -67,6 +69,8 @@ async def verify(
             async for fault in _check_state(pg, scope, keyring):
                 yield fault
         async for fault in _check_seen(pg, scope, chains):
+            yield fault
+        async for fault in check_entries(pg, scope, chains.entries):
             yield fault
         async for fault in _check_resets(pg, scope):
             yield fault

@@ -24,6 +24,19 @@ select r.claim, r.claimed_by from claim_reset r
 where r.scope = $1
   and not exists (select from agent a where a.scope = $1 and a.slug_key = r.agent and a.fencing_epoch >= r.claim)
 """
+ENTRIES = """
+select e.projection, e.stream, e.id, e.wall_ms, e.counter, d.id as device_id, e.op_id, sha256(e.payload) as digest
+from entry e join device d on d.scope = e.scope and d.no = e.device where e.scope = $1
+"""
+ENTRY_STREAMS = """
+select projection, key, name, entries, wall_ms, counter, device_id, op_id from entry_stream where scope = $1
+"""
+ENTRY_SNAPSHOTS = """
+select n.stream, n.wall_ms, n.counter, n.device_id, n.op_id, n.body, s.name
+from entry_snapshot n
+join entry_stream s on s.scope = n.scope and s.projection = n.projection and s.key = n.stream
+where n.scope = $1 and n.projection = $2
+"""
 TAGS = "select device, tag, first_seq from op_scope where scope = $1"
 
 
@@ -38,6 +51,19 @@ async def floors(pg: Driver, scope: int) -> list[Row]:
 
 async def seen(pg: Driver, scope: int) -> list[Row]:
     return await pg.fetch(SEEN, scope)
+
+
+async def entries(pg: Driver, scope: int) -> list[Row]:
+    """Every entry, its payload as a hash."""
+    return await pg.fetch(ENTRIES, scope)
+
+
+async def entry_streams(pg: Driver, scope: int) -> list[Row]:
+    return await pg.fetch(ENTRY_STREAMS, scope)
+
+
+async def entry_snapshots(pg: Driver, scope: int, projection: int) -> list[Row]:
+    return await pg.fetch(ENTRY_SNAPSHOTS, scope, projection)
 
 
 async def unfounded_resets(pg: Driver, scope: int) -> list[Row]:

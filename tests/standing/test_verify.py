@@ -29,6 +29,7 @@ CONTENT: list[tuple[str, Json]] = [
     ("intent", {"id": "r1", "agent_id": "a", "epoch": 1, "status": "pending"}),
     ("intent", {"id": "r2", "agent_id": "a", "epoch": 1, "status": "committed"}),
     ("routing", {"sample": 0.5}),
+    ("registry:foldpoint.journal", {"id": "nobody's", "session": "s", "entry": {"op": "unrewind"}}),
 ]
 
 DAMAGE = {
@@ -48,7 +49,21 @@ DAMAGE = {
         "update stream set records = records + 1",
         "conversation 'c' lists 2 turns, there are 1",
     ),
-    "a miscounted scope": ("update scope set ops = ops + 1", "the scope counts 7 ops, there are 6"),
+    "a lost entry": ("delete from entry", "the entries of foldpoint.journal lack op"),
+    "another entry": ("update entry set payload = '{}'", "does not say what the op says"),
+    "a miscounted stream": ("update entry_stream set entries = 3", "'s' lists 3 entries, there are 1"),
+    "a wrong snapshot": (
+        """
+        insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body)
+        select scope, projection, key, wall_ms, counter, device_id, op_id, convert_to(
+            '{"version":1,"at":null,"messages":[],"undo_stack":[],"queues":{},"heads":{},"covered":{},'
+            '"double_delivery":[],"renamed_at":null,"judged":[],"taken":[],"kept":0,"checkpoint_messages":null,'
+            '"last_checkpoints":{},"plan":[],"renames":[],"upgrades":[],"upgraded_by":[],"model_changes":[],'
+            '"usage":[],"records":0,"skipped":0}', 'utf8') from entry_stream
+        """,
+        "a snapshot of foldpoint.journal 's' is not the fold",
+    ),
+    "a miscounted scope": ("update scope set ops = ops + 1", "the scope counts 8 ops, there are 7"),
     "a forgotten stamp": ("update scope set max_wall_ms = 1", "highest stamp"),
     "a forgotten scope tag": ("delete from op_scope", "is not noted"),
     "a renamed checkpoint": ("update checkpoint set state_hash = 'state-0'", "of another checkpoint"),

@@ -10,6 +10,7 @@ import pytest
 from foldpoint.op import Op, op_from_json
 from foldpoint.seal import Keyring, read_envelope
 from foldpoint.state import state_hash
+from tests.fixtures.projections import enqueue
 from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, folded, given, master, owner, put_keys
 from tests.fixtures.server import RunningServer
 from tests.fixtures.tokens import ClientOf
@@ -17,6 +18,8 @@ from tests.wire.answers import read, refused
 
 #: A word that every opened payload holds.
 MARKER = "marker-that-was-sealed"
+#: Where opened payloads leave something.
+OPENED = {"record", "stream", "agent", "intent", "run_seen", "entry", "entry_stream"}
 TABLES = """
 select c.oid::regclass::text as name, array_agg(quote_ident(a.attname)) as columns
 from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
@@ -35,6 +38,7 @@ def mac(admin: httpx.AsyncClient, scope: str) -> Sealing:
     mac.intend(MARKER, "failed", agent=MARKER)
     mac.intend(MARKER + "2", "committed", agent=MARKER)
     mac.intend(MARKER, "pending", epoch=2**63, agent=MARKER)
+    enqueue(mac, MARKER, session=MARKER)
     return mac
 
 
@@ -57,7 +61,7 @@ async def test_locking_leaves_nothing_of_what_was_opened(mac: Sealing, database:
     before = read(await mac.client.get(f"{base}/"))
     assert await holding(database, MARKER) == {}
     read(await put_keys(mac.client, mac.scope))
-    assert (await holding(database, MARKER)).keys() == {"record", "stream", "agent", "intent", "run_seen"}
+    assert (await holding(database, MARKER)).keys() == OPENED
     read(await mac.client.delete(f"{base}/leases/claim", params={"agent": MARKER}))
     assert (await holding(database, MARKER))["claim_reset"] == 1
     turn = {"writer": "web", "conversation_id": MARKER, "role": "user", "content": MARKER}
