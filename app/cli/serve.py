@@ -15,6 +15,7 @@ import uvicorn
 from app.cli.database import DataDir, database, key_file, transaction
 from app.key_file import KeyFile
 from app.migrate import upgrade
+from app.protocol import LongUrls
 from app.server import PATIENT
 from app.services.tokens import issue_first_admin
 from app.settings import Settings
@@ -53,7 +54,7 @@ def serve(
             os.environ["FOLDPOINT_KEY_FILE"] = str(path)
         uvicorn.run(
             "app.cli.worker:application", factory=True, host=host, port=port, workers=workers,
-            loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False, server_header=False,
+            loop="uvloop", http=LongUrls, ws="none", lifespan="on", access_log=False, server_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
         )  # fmt: skip
 
