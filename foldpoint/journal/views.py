@@ -75,6 +75,7 @@ class Views:
     apart: bool = True
     #: The entries so far that had, and the stamps of those views.
     judged: list[tuple[Entry, dict[str, Stamp]]] = field(default_factory=list)
+    _begun: frozenset[str] = frozenset()
     _entries: list[Entry] = field(default_factory=list)
     _stamps: dict[str, list[Stamp]] = field(default_factory=dict)
     _saved: list[_Saved] = field(default_factory=list)
@@ -83,6 +84,7 @@ class Views:
 
     def __post_init__(self) -> None:
         self.found = dict(self.found)
+        self._begun = frozenset(self.whole.heads)
         self._stamps = {device: [stamp] for device, stamp in self.whole.heads.items()}
         self._save()
 
@@ -115,7 +117,7 @@ class Views:
     def _cut(self, stamps: Seen, heads: Seen) -> dict[str, Stamp]:
         """The last stamp up to `stamps` that each device has among entries with these heads.
 
-        Of stamps below the first known one it is not known which name the same; they stay as they are.
+        What a device wrote in the snapshot is not known apart: stamps below its last there stay as they are.
         """
         cut: dict[str, Stamp] = {}
         for device, head in heads.items():
@@ -123,7 +125,7 @@ class Views:
             known = self._stamps[device]
             if held := bisect(known, limit):
                 cut[device] = known[held - 1]
-            elif limit != _NEVER:
+            elif limit != _NEVER and device in self._begun:
                 cut[device] = limit
         return cut
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldpoint.canonical import Json
@@ -76,8 +76,20 @@ def test_snapshot_and_tail_are_the_whole_or_nothing(history: list[Step], cut: in
     assert write_snapshot(snapshot) == before
 
 
+#: A device hears of another whose only entry below is one that no view is made of.
+CHECKPOINT_ONLY = [
+    Step(writer=1, op=0, hears=0, wall_now=0, how=0, wild=(0, 0, 0)),
+    Step(writer=0, op=22, hears=2, wall_now=11, how=2, wild=(6, 1, 0)),
+    Step(writer=2, op=4, hears=0, wall_now=0, how=0, wild=(0, 0, 0)),
+    Step(writer=0, op=0, hears=0, wall_now=0, how=0, wild=(0, 0, 0)),
+    Step(writer=2, op=7, hears=3, wall_now=2, how=0, wild=(0, 0, 0)),
+    Step(writer=2, op=19, hears=1, wall_now=1, how=0, wild=(0, 0, 0)),
+]
+
+
 @OFTEN
 @given(steps(), st.booleans(), st.integers(0, 8), st.integers(0, 8))
+@example(history=CHECKPOINT_ONLY, honest=True, recent=3, new=1)
 def test_a_snapshot_remembers_what_recent_records_mean(
     history: list[Step], honest: bool, recent: int, new: int
 ) -> None:
