@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Response
 
 from app.routes.asking import Asking, AskingDep, BodyDep, read_body, unreadable
 from app.routes.documents import EMITTED, STAMP, gives, takes
+from app.services.arrivals import off_loop
 from app.services.hosting import Hold, Once, Plan, Told, Write, drafts, outcome, turn
 from foldpoint.canonical import Unreadable
 from foldpoint.hosted import read_drafts, read_outcome, read_writer
@@ -130,13 +131,19 @@ async def _recorded(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
 
 async def written(asking: Asking, scope: str, body: bytes, key: str | None, call: Call) -> Response:
     """Carry out a hosted write whose fields are a JSON object with a `writer`."""
-    fields = read_body(body)
     try:
-        if not isinstance(fields, dict):
-            raise Unreadable("expected an object")
-        writer = read_writer(fields.get("writer"))
+        writer, plan = await off_loop(len(body), _read, body, call)
         once = None if key is None else Once.of(key, call.name + body)
-        write = Write(writer, call.plan(fields, writer), call.told, once)
+        write = Write(writer, len(body), plan, call.told, once)
     except Unreadable as error:
         raise unreadable(error) from error
     return Response(await asking.server.hosting.write(asking.caller, scope, write), media_type="application/json")
+
+
+def _read(body: bytes, call: Call) -> tuple[str, Plan]:
+    """The writer of a call, and what it would do. Raises Unreadable, invalid_request."""
+    fields = read_body(body)
+    if not isinstance(fields, dict):
+        raise Unreadable("expected an object")
+    writer = read_writer(fields.get("writer"))
+    return writer, call.plan(fields, writer)

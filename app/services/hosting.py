@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.problems import Problem
 from app.services.access import Caller, Right, reach_or_create, require, unbound
 from app.services.answering import open_intents
-from app.services.arrivals import Arrival
+from app.services.arrivals import Arrival, off_loop
 from app.services.streams import Where
 from app.services.turns import Line, Turn
 from app.services.vault import Vault, unlocking
@@ -27,7 +27,7 @@ from app.sql.pushing import Place
 from app.sql.transactions import Driver, exclusive, writing
 from app.sql.writes import Writes
 from foldpoint.admission import Bounds
-from foldpoint.hlc import CounterExhausted
+from foldpoint.hlc import CounterExhausted, Hlc
 from foldpoint.hosted import Draft, Outcome, hosted_device, mint, turn_draft
 from foldpoint.op import Op
 from foldpoint.relay import Chain
@@ -75,9 +75,10 @@ class _Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One call."""
+    """One call; its fields came in so many bytes."""
 
     writer: str
+    size: int
     plan: Plan
     told: Told
     once: Once | None = None
@@ -110,9 +111,8 @@ class Hosting:
         hold = Hold(pg, Where(locked.grant.epoch, scope.number, locked.grant.mode == "sealed"), locked.now_ms)
         planned = await write.plan(hold)
         if isinstance(planned, list):
-            drafts = planned if keyring is None else [_sealed(draft, keyring) for draft in planned]
-            planned = await write.told(hold, await self._append(pg, scope, locked, write.writer, drafts, keyring))
-        answer = orjson.dumps(planned)
+            planned = await write.told(hold, await self._append(pg, scope, locked, write, planned, keyring))
+        answer = await off_loop(write.size, orjson.dumps, planned)
         if write.once is not None:
             kept = Answered(write.once.request, answer)
             await hosting.keep(pg, scope.number, write.once.key, kept, locked.now_ms)
@@ -133,20 +133,21 @@ class Hosting:
         pg: Driver,
         scope: _Scope,
         locked: Locked,
-        writer: str,
+        write: Write,
         drafts: Sequence[Draft],
         keyring: Keyring | None,
     ) -> list[Op]:
-        device_id = hosted_device(writer, locked.grant.epoch)
+        device_id = hosted_device(write.writer, locked.grant.epoch)
         place = Place(scope.number, device_id)
         device = (await pushing.load(pg, [place]))[place]
         chain = device.chain if device.chain.head is not None else Chain(device_id)
+        witnessed = await hosting.witnessed(pg, scope.number)
         try:
-            ops = mint(chain, drafts, await hosting.witnessed(pg, scope.number), locked.now_ms)
+            arrivals = await off_loop(write.size, _minted, chain, drafts, keyring, witnessed, locked.now_ms)
         except CounterExhausted as error:
             raise Problem("clock_skew", f"no stamp is left: {error}", {"server_ms": locked.now_ms}) from error
-        arrivals = [Arrival.of(op, place) for place, op in enumerate(ops)]
         self._refuse_large(arrivals)
+        ops = [arrival.op for arrival in arrivals]
         bounds = Bounds("plain" if keyring is None else "sealed", locked.now_ms, max_wall_ms=None)
         for op in ops:
             if (refusal := bounds.refuse(op)) is not None:
@@ -167,6 +168,14 @@ class Hosting:
         for arrival in arrivals:
             if len(arrival.body) > limits["max_op_bytes"]:
                 raise Problem("too_large", f"op {arrival.op.seq} is larger than {limits['max_op_bytes']} bytes", limits)
+
+
+def _minted(
+    chain: Chain, drafts: Sequence[Draft], keyring: Keyring | None, witnessed: Sequence[Hlc], now_ms: int
+) -> list[Arrival]:
+    """The next ops of a chain, as they are stored. Raises sealed_scope, CounterExhausted."""
+    written = drafts if keyring is None else [_sealed(draft, keyring) for draft in drafts]
+    return [Arrival.of(op, place) for place, op in enumerate(mint(chain, written, witnessed, now_ms))]
 
 
 def _sealed(draft: Draft, keyring: Keyring) -> Draft:

@@ -63,7 +63,7 @@ class Unlocking:
                 raise _no_keys()
             await scope_keys.remove(pg, scope)
             await scope_keys.forget_claims(pg, scope)
-            await hosting.forget_unwritten(pg, scope)
+            await hosting.forget_opened(pg, scope)
             await still_known(pg, caller)
             self.vault.forget(scope)
             return await _told(pg, scope, Keyring())

@@ -48,9 +48,17 @@ async def keep(pg: Driver, scope: int, key: bytes, answered: Answered, now_ms: i
     await pg.execute(KEEP, scope, key, *answered, now_ms + KEPT_MS)
 
 
-async def forget_unwritten(pg: Driver, scope: int) -> None:
-    """Forget the answers that say what a scope held, and nothing that was written into it."""
-    await pg.execute("delete from idempotency where scope = $1 and answer not like '%\"op_id\":%'", scope)
+#: Of a sealed scope the ops in an answer are sealed; any other answer was made of what is opened.
+FORGET_OPENED = """
+delete from idempotency where scope = $1
+  and answer not like '{"ops":[{"op_id":%' and answer not like '{"op":{"op_id":%'
+  and answer not like '{"recorded":true,"op":{"op_id":%'
+"""
+
+
+async def forget_opened(pg: Driver, scope: int) -> None:
+    """Forget the answers that were made of opened payloads."""
+    await pg.execute(FORGET_OPENED, scope)
 
 
 HOLDER = """

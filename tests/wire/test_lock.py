@@ -176,10 +176,19 @@ async def test_a_gated_intent_needs_every_intent_that_a_key_could_open(mac: Seal
     assert read(await mac.client.post(f"{base}/intents", json={**run, "status": "committed"}))["recorded"] is True
 
 
-async def test_what_was_answered_of_opened_payloads_is_not_answered_again_once_locked(mac: Sealing) -> None:
+async def test_what_was_answered_of_opened_payloads_is_not_answered_again_once_locked(
+    mac: Sealing, database: asyncpg.Connection
+) -> None:
     path, key = f"/v1/scopes/{mac.scope}/intents", {"Idempotency-Key": "k"}
     await mac.push()
     read(await put_keys(mac.client, mac.scope))
+    told_of_a_stream = f'{{"statuses":[{{"id":"{MARKER}","op_id":"op-1"}}]}}'.encode()
+    await database.execute(
+        "insert into idempotency (scope, key, request, answer, until_ms) "
+        "select id, 'k', 'r', $2, 1::bigint << 60 from scope where slug = $1",
+        mac.scope,
+        told_of_a_stream,
+    )
     run = {"writer": "web", "agent_id": MARKER, "run_id": MARKER + "2", "epoch": 1}
     for _ in range(2):
         told = read(await mac.client.post(path, json={**run, "status": "failed"}, headers=key))
@@ -189,6 +198,8 @@ async def test_what_was_answered_of_opened_payloads_is_not_answered_again_once_l
     read(await delete_keys(mac.client, mac.scope))
     refused(await mac.client.post(path, json={**run, "status": "failed"}, headers=key), "sealed_scope")
     assert read(await mac.client.post(path, json={**run, "status": "committed"}, headers=kept)) == written
+    left = "select count(*) from idempotency i join scope s on s.id = i.scope where s.slug = $1"
+    assert await database.fetchval(left, mac.scope) == 1
 
 
 async def test_what_a_hosted_writer_sent_cannot_be_tried_out(mac: Sealing, database: asyncpg.Connection) -> None:
