@@ -11,6 +11,7 @@ from app.sql import snapshots
 from app.sql.entries import Place, StreamKey
 from app.sql.keys import stream_key
 from app.sql.transactions import Driver, exclusive
+from foldpoint.canonical import Unreadable
 from foldpoint.projection import BelowSnapshot
 from foldpoint.projections import Projection
 from foldpoint.state import Record
@@ -103,7 +104,7 @@ class Streams:
         try:
             folded, count = await _fold(pg, found, fold, fold.start() if base is None else base)
         except BelowSnapshot:
-            folded, count = await _fold(pg, found, fold, fold.start())
+            folded, count = await _fold_whole(pg, found, fold)
         place = fold.place(folded.snapshot)
         if count < MANY or place is None:
             return Read(folded.now, None)
@@ -125,7 +126,10 @@ class Streams:
             snapshot: S = parsed
             return snapshot
         text = await snapshots.body(pg, where.scope, number)
-        snapshot = await off_loop(len(text), fold.read, text)
+        try:
+            snapshot = await off_loop(len(text), fold.read, text)
+        except Unreadable:  # another version of the fold made it
+            return None
         if not where.sealed:
             self._parsed.put(name, snapshot, len(text))
         return snapshot
@@ -149,6 +153,14 @@ async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[F
     if folded is None or waiting:
         folded = await off_loop(size, fold.extend, found.name, base, waiting)
     return folded, count
+
+
+async def _fold_whole(pg: Driver, found: _Found, fold: Fold[N, S]) -> tuple[Folded[N, S], int]:
+    """Fold all entries of a stream at once, as one of them needs what is far below it; and how many they are."""
+    pages = [page async for page in snapshots.above(pg, found.where.scope, found.key, None)]
+    records = [record for page in pages for record in page]
+    size = sum(len(record.payload) for record in records)
+    return await off_loop(size, fold.extend, found.name, fold.start(), records), len(records)
 
 
 class _Parsed:

@@ -5,10 +5,11 @@ import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.services import contexts, journals, run_ledgers
-from app.services.streams import MANY, Streams
+from app.services.streams import MANY, STEP, Streams
 from app.services.verifying import verify
+from foldpoint.journal.fold import RECENT
 from tests.fixtures.devices import NewDevice, collect
-from tests.fixtures.projections import enqueue, number_of, put_message, read_stream, session_of, started
+from tests.fixtures.projections import enqueue, journal, number_of, put_message, read_stream, session_of, started
 from tests.wire.answers import read
 
 
@@ -97,3 +98,23 @@ async def test_streams_of_the_three_are_apart_and_no_part_of_conversations(
     assert context.message_ids() == ["m"]
     assert read(await admin.get(f"/v1/scopes/{scope}/conversations"))["conversations"] == []
     assert (await session_of(streams, number, "nobody's")).records == 0
+
+
+async def test_an_entry_that_counts_far_below_is_read_and_a_snapshot_of_another_version_is_not(
+    device: NewDevice, scope: str, database: asyncpg.Connection, engine_behind: AsyncEngine
+) -> None:
+    """What was away when thousands of entries came takes the first of those it knew."""
+    mac, away = device("mac"), device("away")
+    first = enqueue(mac, "0")
+    for n in range(1, 2 * STEP + RECENT):
+        enqueue(mac, f"{n}")
+    await mac.push()
+    away.wall_ms = mac.wall_ms
+    journal(away, {"op": "dequeue", "queue": "steer", "count": 3}, seen={"mac": list(first.hlc[:2])})
+    await away.push()
+    number, streams = await number_of(engine_behind, scope), Streams(engine_behind)
+    read_once = await read_stream(streams, number, journals.FOLD, "s")
+    assert [queued.text for queued in read_once.now.view.queues["steer"]][:2] == ["1", "2"]
+    await streams.keep(read_once)
+    await database.execute("update entry_snapshot set body = '{\"version\":0}' where scope = $1", number)
+    assert await session_of(Streams(engine_behind), number) == read_once.now
