@@ -50,7 +50,7 @@ class KeyFile:
     def make(cls, path: Path) -> Self:
         """A new key in a new file, on disk when this returns."""
         made = cls(secrets.token_bytes(KEY_BYTES))
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
             file.write(made.key.hex() + "\n")
             file.flush()

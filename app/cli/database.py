@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app import core_dumps
 from app.database import NO_TIMEOUT, create_engine
 from app.embedded import DURABLE, EmbeddedPostgres
 from app.key_file import NAME as KEY_FILE
@@ -57,7 +58,8 @@ def key_file(settings: Settings, data_dir: Path | None) -> Path | None:
 
 
 def vault(settings: Settings, data_dir: Path | None) -> Vault:
-    """The keyrings that a command can read. Raises KeyFileError."""
+    """The keyrings that a command can read, which then leaves no core dump. Raises KeyFileError."""
+    core_dumps.leave_none()
     path = key_file(settings, data_dir)
     return Vault(None if path is None else KeyFile.read(path))
 

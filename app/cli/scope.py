@@ -40,10 +40,11 @@ def unlock(
     """Give the server a scope's passphrase or keys, and fold what they open."""
     if (user is None) == (keys is None):
         raise typer.BadParameter("give either --user or --keys")
-    given = Given(_passphrase(), user) if user is not None else _read(keys)
     settings = Settings()
+    readable = vault(settings, data_dir)
+    given = _asked(user) if user is not None else _read(keys)
     with database(settings, data_dir) as url:
-        asyncio.run(_unlock(url, scope, given, vault(settings, data_dir)))
+        asyncio.run(_unlock(url, scope, given, readable))
 
 
 @commands.command()
@@ -54,11 +55,18 @@ def lock(scope: Scope, data_dir: DataDir = None) -> None:
         asyncio.run(_lock(url, scope, vault(settings, data_dir)))
 
 
-def _passphrase() -> str:
-    """Typed unseen, or the first line of standard input."""
-    if sys.stdin.isatty():
-        return str(typer.prompt("Passphrase", hide_input=True))
-    return sys.stdin.readline().removesuffix("\n")
+def _asked(user: str) -> Given:
+    """The passphrase is typed unseen, or is the first line of standard input."""
+    try:
+        if sys.stdin.isatty():
+            passphrase = str(typer.prompt("Passphrase", hide_input=True))
+        else:
+            passphrase = sys.stdin.buffer.readline().removesuffix(b"\n").decode()
+        return Given.read({"passphrase": passphrase, "user": user})
+    except UnicodeDecodeError:
+        raise typer.BadParameter("the passphrase is not UTF-8") from None
+    except Unreadable as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _read(keys: Path | None) -> Given:

@@ -7,10 +7,12 @@ import threading
 
 from fastapi import FastAPI
 
+from app import core_dumps
 from app.main import app_from_environment
 
 
 def application() -> FastAPI:
+    core_dumps.leave_none()
     _stop_when_the_parent_is_gone()
     return app_from_environment()
 

@@ -7,7 +7,7 @@ from app.routes.asking import AskingDep, BodyDep, answer, read_body, unreadable
 from app.routes.documents import gives, takes
 from app.services.access import Right
 from app.services.modes import read_mode, set_mode
-from app.services.trying_keys import Given
+from app.services.trying_keys import MOST_BYTES, Given, too_many
 from foldpoint.canonical import Unreadable
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["keys"])
@@ -54,7 +54,9 @@ async def put_keys(asking: AskingDep, scope: str, body: BodyDep) -> Response:
 
 
 def _given(body: bytes) -> Given:
-    """Raises invalid_request, without a word of what was sent."""
+    """Raises too_large; invalid_request, without a word of what was sent."""
+    if len(body) > MOST_BYTES:
+        raise too_many()
     try:
         return Given.read(read_body(body))
     except Unreadable as error:

@@ -1,6 +1,7 @@
 """Keys as an owner gives them, tried on what the scope holds before anything is changed (server.md §9, §11)."""
 
 import asyncio
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,11 +17,16 @@ from app.sql.transactions import begun, reading
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.op import Op, read_op
 from foldpoint.seal import Keyring, Outcome, SealError, opened_payload
+from foldpoint.seal.keys import audience_of
 
 #: Stretching a passphrase takes 64 MiB: one at a time in a process.
 STRETCHING = ThreadPoolExecutor(1, "stretching")
 ORG = "org:"
 LONGEST = 4_096
+#: Keys of one scope, as texts: some ten thousand.
+MOST_BYTES = 1024 * 1024
+#: What no UTF-8 has, and what a command's arguments hold in place of bytes that are none.
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,13 @@ class Given:
         return await loop.run_in_executor(STRETCHING, Keyring.from_passphrase, self.passphrase, self.user)
 
 
+def too_many() -> Problem:
+    return Problem("too_large", f"the keys of a scope may have {MOST_BYTES} bytes", {"max_keys_bytes": MOST_BYTES})
+
+
 def _text(value: dict[str, Json], name: str) -> str:
     text = value.get(name)
-    if not isinstance(text, str) or not text or len(text) > LONGEST:
+    if not isinstance(text, str) or not text or len(text) > LONGEST or SURROGATE.search(text):
         raise Unreadable(f"expected a string of 1 to {LONGEST} characters", name)
     return text
 
@@ -83,34 +93,38 @@ async def fitting(engine: AsyncEngine, scope: int, given: Keyring) -> Keyring:
 
 
 class _Trial:
-    """Each key that was given, in the ways it can be meant, until one of them opens something."""
+    """Each key that was given, in the ways it can be meant, until one of them opens something.
+
+    Open questions are by audience, since no other envelope can answer them; None is for the master's, which has all.
+    """
 
     def __init__(self, given: Keyring) -> None:
-        self.open_questions: list[list[Keyring]] = []
+        self.open_questions: dict[str | None, list[Keyring]] = {}
         self.found: list[Keyring] = []
         if given.master is not None:
-            self.open_questions.append([Keyring(given.master)])
+            self.open_questions[None] = [Keyring(given.master)]
         for audience, held in given.audiences.items():
             ways = [Keyring(audiences={audience: held})]
             if not isinstance(held, bytes):
                 ways.append(Keyring.from_org_keys(audience.removeprefix(ORG), held))
-            self.open_questions.append(ways)
+            self.open_questions[audience] = ways
 
     def take(self, texts: Iterable[bytes]) -> None:
         for op in map(read_op, texts):
-            for ways in list(self.open_questions):
-                if (way := _opening(ways, op)) is not None:
+            for asked in (None, audience_of(op.scope)):
+                way = _opening(self.open_questions.get(asked, ()), op)
+                if way is not None:
                     self.found.append(way)
-                    self.open_questions.remove(ways)
+                    del self.open_questions[asked]
             if not self.open_questions:
                 return
 
     def outcome(self) -> Keyring:
         keyring = Keyring()
-        for one in [*self.found, *(ways[0] for ways in self.open_questions)]:
+        for one in [*self.found, *(ways[0] for ways in self.open_questions.values())]:
             keyring = keyring.joined(one)
         return keyring
 
 
-def _opening(ways: list[Keyring], op: Op) -> Keyring | None:
+def _opening(ways: Iterable[Keyring], op: Op) -> Keyring | None:
     return next((way for way in ways if opened_payload(op, way).outcome is Outcome.OPENED), None)

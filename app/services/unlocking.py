@@ -19,7 +19,7 @@ from app.services.folding import Numbers
 from app.services.opening import Opened
 from app.services.reading_ops import advance
 from app.services.slots import Slots
-from app.services.trying_keys import Given, fitting
+from app.services.trying_keys import MOST_BYTES, Given, fitting, too_many
 from app.services.vault import Vault
 from app.sql import devices, hosting, ops, scope_keys, scopes
 from app.sql.ops import Span
@@ -102,6 +102,8 @@ class Unlocking:
                 raise _no_keys()
             held = Keyring() if known.stored is None else self.vault.read(scope, known.stored)
             joined = held.joined(given)
+            if len(joined.text()) > MOST_BYTES:
+                raise too_many()
             if known.stored is None or joined.text() != held.text():
                 await scope_keys.remove(pg, scope)
                 await scope_keys.begin(pg, scope, self.vault.seal(scope, joined))

@@ -267,6 +267,16 @@ async def test_what_is_no_key_is_refused_without_a_word_of_it(mac: Sealing, body
     assert PASSPHRASE not in response.text
 
 
+async def test_a_scope_has_so_many_keys_and_no_more(mac: Sealing) -> None:
+    def some(first: int) -> dict[str, Any]:
+        return {"audiences": {"org:acme": {str(epoch): "ab" * 32 for epoch in range(first, first + 8_000)}}}
+
+    read(await put_keys(mac.client, mac.scope, some(0)))
+    refused(await put_keys(mac.client, mac.scope, some(10_000)), "too_large")
+    refused(await put_keys(mac.client, mac.scope, {"audiences": {}, "padding": "x" * 1024 * 1024}), "too_large")
+    assert read(await put_keys(mac.client, mac.scope, some(0)))["unlocked"] == ["org:acme"]
+
+
 async def test_a_plain_scope_has_no_keys(device: NewDevice, scope: str) -> None:
     mac = device("mac")
     mac.facts(1)

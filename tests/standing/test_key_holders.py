@@ -1,0 +1,80 @@
+"""Processes that hold keys: no core dump is left of them, and what a person gives them is checked before it is used."""
+
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.key_file import KeyFile
+from tests.fixtures.command import COMMAND, Served, environment
+from tests.fixtures.sealing import PASSPHRASE
+from tests.fixtures.server import key_file
+
+
+@pytest.fixture
+def cores_allowed() -> Iterator[None]:
+    """Whatever this starts may leave core dumps as large as they come, if it does not forbid them itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("core dumps are forbidden here to everybody")
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def core_limits(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return next(line.split()[4:6] for line in lines if line.startswith("Max core file size"))
+
+
+@pytest.mark.usefixtures("cores_allowed")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_process_leaves_no_core_dump(database_url: str, serve: Callable[..., Served], workers: int) -> None:
+    served = serve(workers=workers, database_url=database_url, key_file=str(key_file()))
+    own = served.process.pid
+    children = [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children}
+    holders = [own] if workers == 1 else [pid for pid, command in commands.items() if "spawn_main" in command]
+    assert len(holders) == workers
+    assert [core_limits(pid) for pid in holders] == [["1", "1"]] * workers
+
+
+def unlock(typed: bytes, user: str, database_url: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [COMMAND, "scope", "unlock", "--scope", "user:ada", "--user", user],
+        env=environment(database_url=database_url, key_file=str(key_file())),
+        input=typed,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "user"),
+    [(b"", "ada"), (b"\n", "ada"), (b"\xff" + PASSPHRASE.encode(), "ada"), (PASSPHRASE.encode(), "")],
+)
+def test_what_is_no_passphrase_is_refused_without_a_word_of_it(database_url: str, typed: bytes, user: str) -> None:
+    done = unlock(typed, user, database_url)
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert b"Traceback" not in told
+    assert PASSPHRASE.encode() not in told
+
+
+def test_what_a_crash_left_of_making_a_key_file_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container the process that starts again has the same number."""
+    with monkeypatch.context() as crash:
+        crash.setattr("os.link", _crash)
+        crash.setattr(Path, "unlink", lambda _: None)
+        with pytest.raises(OSError, match="crash"):
+            KeyFile.make(tmp_path / "key")
+    assert len(list(tmp_path.iterdir())) == 1
+    assert KeyFile.make(tmp_path / "key") == KeyFile.read(tmp_path / "key")
+
+
+def _crash(*_: object) -> None:
+    raise OSError("crash")
