@@ -73,7 +73,8 @@ def _text(value: dict[str, Json], name: str) -> str:
 async def fitting(engine: AsyncEngine, scope: int, given: Keyring) -> Keyring:
     """The keys as they open something; as they are given where nothing says. Raises wrong_key if none opens anything.
 
-    An org's keys may be those of its envelopes, or what its members share, from which those are derived.
+    An org's keys may be those of its envelopes, or what its members share, from which those are derived. Until an
+    envelope tells, they are kept as either.
     """
     tried = _Trial(given)
     async with reading(engine) as connection:
@@ -121,9 +122,17 @@ class _Trial:
 
     def outcome(self) -> Keyring:
         keyring = Keyring()
-        for one in [*self.found, *(ways[0] for ways in self.open_questions.values())]:
+        for one in [*self.found, *map(_untold, self.open_questions.values())]:
             keyring = keyring.joined(one)
         return keyring
+
+
+def _untold(ways: list[Keyring]) -> Keyring:
+    """What is kept of keys that opened nothing yet."""
+    way, *others = ways
+    if not others:
+        return way
+    return Keyring(either={audience: held for audience, held in way.audiences.items() if not isinstance(held, bytes)})
 
 
 def _opening(ways: Iterable[Keyring], op: Op) -> Keyring | None:

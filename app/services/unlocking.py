@@ -157,7 +157,7 @@ async def _told(pg: Driver, scope: int, keyring: Keyring) -> dict[str, Any]:
     """Which audiences the server can open, and how many ops it has opened."""
     known = await scope_keys.held(pg, scope)
     tags = await scope_keys.scope_tags(pg, scope)
-    held = {audience_of(tag) for tag in tags if _has_key(keyring, tag)} | set(keyring.audiences)
+    held = {audience_of(tag) for tag in tags if _has_key(keyring, tag)} | {*keyring.audiences, *keyring.either}
     if keyring.master is not None:
         held.add("personal")
     return {

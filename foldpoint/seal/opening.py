@@ -1,5 +1,6 @@
 """What the state folds of a sealed op (server.md §6, §9)."""
 
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -49,10 +50,13 @@ def opened_payload(op: Op, keyring: Keyring) -> Opening:
 
 
 def _opened(scope: str, envelope: Envelope, keyring: Keyring) -> Json:
-    key = keyring.key_for(scope, envelope.kid)
+    *others, last = keyring.keys_for(scope, envelope.kid)
+    for key in others:
+        with suppress(SealError):
+            return open_envelope(envelope, key)
     try:
-        return open_envelope(envelope, key)
+        return open_envelope(envelope, last)
     except SealError as error:
-        if error.reason is Reason.WRONG_KEY and envelope.kid != key.kid and scope != "personal":
+        if error.reason is Reason.WRONG_KEY and envelope.kid != last.kid and scope != "personal":
             raise SealError(Reason.NO_KEY, "an org's key of an epoch sealed it, and none is held") from None
         raise

@@ -60,7 +60,7 @@ class Storm:
         if self.dice.random() < 0.5:
             read(await delete_keys(self.any(), self.scope))
             return self.locked
-        personal = Keyring(audiences={"personal": passphrase.key_for("personal", None).key})
+        personal = Keyring(audiences={"personal": passphrase.keys_for("personal", None)[0].key})
         orgs = Keyring(audiences=both.audiences)
         answers = (put_keys(self.any(), self.scope, given(keys)) for keys in (orgs, personal))
         for response in await asyncio.gather(*answers):
