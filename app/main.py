@@ -13,6 +13,7 @@ from app.headers import Headers
 from app.key_file import KeyFile
 from app.routes import (
     checkpoints,
+    contexts,
     conversations,
     docs,
     executors,
@@ -49,6 +50,7 @@ ROUTERS = (
     executors.router,
     leases.router,
     hosted.router,
+    contexts.router,
     checkpoints.router,
     upkeep.router,
     health.router,

@@ -17,10 +17,11 @@ from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
 from app.services.open_streams import Revoked, Unchecked
 from app.services.spool import Spool
-from app.services.streams import Fold, N, S, Where
+from app.services.streams import Fold, N, S, Where, refuse_closed
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
+from foldpoint.projections import Projection
 from foldpoint.seal import Keyring
 from foldpoint.slug import slug
 
@@ -63,7 +64,7 @@ class Work(NamedTuple):
     @property
     def where(self) -> Where:
         """The scope, for its streams."""
-        return Where(self.reach.epoch, self.reach.existing, self.reach.mode == "sealed")
+        return Where(self.reach.epoch, self.reach.existing, self.reach.mode == "sealed", self.keyring)
 
 
 class Asking:
@@ -108,6 +109,13 @@ class Asking:
     async def reading_stream(self, scope: str) -> AsyncIterator[Work]:
         """As `folded`, for a whole stream: it may take long, and pushes go before."""
         async with self.server.whole_streams.take(slug(scope)), self.folded(scope) as work:
+            yield work
+
+    @asynccontextmanager
+    async def reading_projection(self, scope: str, projection: Projection) -> AsyncIterator[Work]:
+        """As `reading_stream`, for entries. Raises sealed_scope, as 503, while one may be closed for want of a key."""
+        async with self.reading_stream(scope) as work:
+            await refuse_closed(await work.pg(), work.where, projection)
             yield work
 
     async def stream(self, scope: str, fold: Fold[N, S], name: str) -> N:

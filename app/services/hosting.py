@@ -108,7 +108,8 @@ class Hosting:
         if write.once is not None and (answer := await _answered(pg, scope.number, write.once, locked.now_ms)):
             return answer
         keyring = await self._keyring(pg, scope.number, locked.grant)
-        hold = Hold(pg, Where(locked.grant.epoch, scope.number, locked.grant.mode == "sealed"), locked.now_ms)
+        where = Where(locked.grant.epoch, scope.number, keyring is not None, keyring)
+        hold = Hold(pg, where, locked.now_ms)
         planned = await write.plan(hold)
         if isinstance(planned, list):
             planned = await write.told(hold, await self._append(pg, scope, locked, write, planned, keyring))

@@ -6,14 +6,17 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.problems import Problem
 from app.services.arrivals import off_loop
 from app.sql import snapshots
 from app.sql.entries import Place, StreamKey
 from app.sql.keys import stream_key
 from app.sql.transactions import Driver, exclusive
 from foldpoint.canonical import Unreadable
+from foldpoint.op import read_op
 from foldpoint.projection import BelowSnapshot
 from foldpoint.projections import Projection
+from foldpoint.seal import Keyring, Outcome, opened_payload
 from foldpoint.state import Record
 
 #: Entries folded at once, or so many bytes of them.
@@ -55,11 +58,15 @@ class Fold(Protocol[N, S]):
 
 
 class Where(NamedTuple):
-    """A scope as a transaction found it. What is opened of a sealed scope is in no cache."""
+    """A scope as a transaction found it; `keyring` is that of an unlocked one.
+
+    What is opened of a sealed scope is in no cache.
+    """
 
     epoch: str
     scope: int
     sealed: bool
+    keyring: Keyring | None = None
 
 
 class Read(NamedTuple, Generic[N]):
@@ -95,6 +102,7 @@ class Streams:
 
     async def read(self, pg: Driver, where: Where, fold: Fold[N, S], name: str) -> Read[N]:
         """Fold a stream, in a transaction of the caller's; one that is not there is empty."""
+        await refuse_closed(pg, where, fold.projection)
         key = StreamKey(fold.projection.number, stream_key(name))
         found = _Found(where, key, name)
         known = await snapshots.stream(pg, where.scope, key)
@@ -133,6 +141,18 @@ class Streams:
         if not where.sealed:
             self._parsed.put(name, snapshot, len(text))
         return snapshot
+
+
+async def refuse_closed(pg: Driver, where: Where, projection: Projection) -> None:
+    """Raises sealed_scope, as 503, while an entry may be closed for want of a key (server.md §6)."""
+    if not where.sealed:
+        return
+    if where.keyring is None:
+        raise Problem("sealed_scope", "the server holds no keys of this scope", status=503)
+    async for text in snapshots.closed(pg, where.scope, projection):
+        if opened_payload(read_op(text), where.keyring).outcome is Outcome.LACKS_KEY:
+            detail = f"an op on {projection.kind} is closed: the server lacks its key"
+            raise Problem("sealed_scope", detail, status=503)
 
 
 async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[Folded[N, S], int]:

@@ -88,6 +88,18 @@ def columns_of(place: Place) -> tuple[int, int, bytes, bytes]:
     return hlc.wall_ms, hlc.counter, hlc.device_id.encode(), raw_op_id(op_id)
 
 
+KNOWN = """
+select t.id from unnest($4::bytea[]) as t(id)
+where exists (select from entry where scope = $1 and projection = $2 and stream = $3 and id = t.id)
+"""
+
+
+async def known(pg: Driver, scope: int, stream: StreamKey, ids: Iterable[str]) -> set[str]:
+    """Which of these payload ids a stream has already."""
+    rows = await pg.fetch(KNOWN, scope, *stream, [bytes.fromhex(name) for name in ids])
+    return {row["id"].hex() for row in rows}
+
+
 class Changed(NamedTuple):
     """What a batch does to a stream: new entries, its last place then, and the last label it gives, if any.
 

@@ -4,11 +4,14 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from app.sql.entries import Place, StreamKey, columns_of, place_of
+from app.sql.keys import slot_key
 from app.sql.pages import pages, small
 from app.sql.rows import record_of
 from app.sql.transactions import Driver, Row
 from foldpoint.hlc import Hlc
+from foldpoint.projections import Projection
 from foldpoint.state import Record
+from foldpoint.surfaces import registry
 
 #: Snapshots kept of a stream: a late entry leaves the earlier ones.
 KEPT = 4
@@ -65,6 +68,22 @@ async def name_of(pg: Driver, scope: int, key: StreamKey) -> bytes | None:
     named = "select name from entry_stream where scope = $1 and projection = $2 and key = $3"
     name: bytes | None = await pg.fetchval(named, scope, *key)
     return name
+
+
+#: A closed envelope has no id, so its record is keyed by its content.
+CLOSED = """
+select o.body from record r
+join op o on o.scope = $1 and o.wall_ms = r.wall_ms and o.counter = r.counter and o.device = r.device
+    and o.op_id = r.op_id
+where r.scope = $1 and r.surface = $2 and r.kind = $3 and r.key >= 'h:'::bytea and r.key < 'h;'::bytea
+  and starts_with(encode(substr(r.payload, 1, 12), 'escape'), '{"car_enc":')
+"""
+
+
+async def closed(pg: Driver, scope: int, projection: Projection) -> AsyncIterator[bytes]:
+    """The ops of a projection that an unlocked scope folds as closed envelopes."""
+    async for row in pg.cursor(CLOSED, scope, registry.SURFACE.number, slot_key(projection.kind)):
+        yield row["body"]
 
 
 NEWEST = """

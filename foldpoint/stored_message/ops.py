@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from foldpoint.canonical import MAX_TEXT_DEPTH, Json, is_deeper
 from foldpoint.hlc import Hlc
-from foldpoint.projection import recomputes
+from foldpoint.projection import payload_id, recomputes
 from foldpoint.state import Record
 from foldpoint.stored_message.content import check_body
 from foldpoint.stored_message.digest import canonical_bytes
@@ -72,6 +72,14 @@ def admit(body: Json) -> dict[str, Any]:
         check_message(op["message"])
         op["message"] = canonical_message(op["message"])
     return op
+
+
+def write_payload(author: str, session: str, op: Mapping[str, Any], source: Json = None) -> dict[str, Json]:
+    """The payload of an op as `admit` gives it. `source` is what tells two equal ops of one author apart."""
+    payload: dict[str, Json] = {"session": session, **op}
+    if source is not None:
+        payload["source"] = source
+    return {"id": payload_id(author, payload), **payload}
 
 
 def check_message(message: StoredMessage) -> None:

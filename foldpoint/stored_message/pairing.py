@@ -1,7 +1,9 @@
 """Turns as a provider accepts them: every call with its result, every result with its call (stored-message.md §11)."""
 
+from collections import Counter
 from collections.abc import Iterable
 
+from foldpoint.canonical import Json
 from foldpoint.stored_message.live import Live
 
 
@@ -19,6 +21,30 @@ def paired(turns: Iterable[Live]) -> list[Live]:
         elif batch:
             batch.append(turn)
     return kept + _closed(batch)
+
+
+def left_out(turns: Iterable[Live], kept: Iterable[Live]) -> dict[str, Json]:
+    """What `paired` left out, as `{"calls": [call id…], "results": […]}`, in order."""
+    before, after = list(turns), list(kept)
+    return {
+        "calls": _without(_calls(before), _calls(after)),
+        "results": _without(_results(before), _results(after)),
+    }
+
+
+def _calls(turns: Iterable[Live]) -> list[str]:
+    return [call.id for turn in turns for call in turn.tool_calls]
+
+
+def _results(turns: Iterable[Live]) -> list[str]:
+    return [part["call_id"] for turn in turns for part in turn.results]
+
+
+def _without(names: Iterable[str], kept: Iterable[str]) -> list[Json]:
+    """The names that are left once each of the kept ones is taken out, from the first on."""
+    left = Counter(names)
+    left.subtract(kept)
+    return list(left.elements())
 
 
 def _closed(batch: list[Live]) -> list[Live]:

@@ -1,0 +1,204 @@
+"""Contexts of stored messages: what an agent's next request is made of (stored-message.md)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.routes.asking import Asking, AskingDep, BodyDep, Streamed, answer, unreadable
+from app.routes.byte_ranges import is_held
+from app.routes.documents import CURSORS, FOLDED, STAMP, gives, takes
+from app.routes.hosted import CODES, OP, WRITER, Call, Key, emitted, written
+from app.services import listing
+from app.services.arrivals import off_loop
+from app.services.context_writes import Target, appending, import_ops, read_ops, refused
+from app.services.contexts import FOLD
+from app.services.hosting import Plan
+from app.sql import snapshots
+from app.sql.entries import StreamKey
+from app.sql.keys import stream_key
+from foldpoint.canonical import Unreadable, canonical
+from foldpoint.hlc import U32_MAX
+from foldpoint.hosted import read_writer
+from foldpoint.projections import CONTEXT
+from foldpoint.stored_message.checkpoint import restore_checkpoint, session_checkpoint
+from foldpoint.stored_message.context import Context, context_of
+from foldpoint.stored_message.files import export_records, import_file
+from foldpoint.stored_message.pairing import left_out, paired
+from foldpoint.stored_message.refusals import Refused
+from foldpoint.stored_message.render import render
+from foldpoint.stored_message.session import SessionContext
+
+router = APIRouter(prefix="/v1/scopes/{scope}/contexts", tags=["contexts"])
+
+T = TypeVar("T")
+
+MESSAGE: dict[str, Any] = {
+    "partition": "history",
+    "role": "user",
+    "body": {"form": "inline", "text": "Which bed is it?", "tool_call_id": None, "is_error": False},
+    "tool_calls": [],
+    "tokens": 5,
+}
+PUT = {"op": "put", "message_id": "m1", "pos": 0, "message": MESSAGE}
+TURN = {"role": "user", "content": "Which bed is it?"}
+TOTALS = {"system": 0, "knowledge": 0, "history": 5}
+LISTED = {"contexts": [{"session": "trip", "entries": 1, "last": STAMP}], "cursor": None}
+HELD = {"messages": [MESSAGE], "partition_tokens": TOTALS, "history_len": 1, "message_ids": ["m1"]}
+Session = Annotated[str, Query(description="any string")]
+Window = Annotated[int, Query(ge=0, le=U32_MAX, description="the tokens there are for input, reserves taken off")]
+OPS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["op", "message_id"],
+        "properties": {
+            "op": {"enum": ["put", "move", "remove"]},
+            "message_id": {"type": "string"},
+            "pos": {"type": "integer"},
+            "partition": {"enum": ["system", "history"]},
+            "message": {"type": "object"},
+        },
+        "example": PUT,
+    },
+}
+
+
+@router.get("", responses=gives(HELD, *FOLDED, *CURSORS))
+async def contexts(
+    asking: AskingDep,
+    scope: str,
+    session: Annotated[str | None, Query(description="whose messages; without it the sessions are listed")] = None,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=listing.MAX_CONVERSATIONS)] = 100,
+) -> Response:
+    """The messages of a session in order, with their totals; or the sessions, by name in byte order."""
+    if session is not None:
+        context = await asking.stream(scope, FOLD, session)
+        return answer({**context.to_json(), "message_ids": context.message_ids()})
+    async with asking.reading_projection(scope, CONTEXT) as work:
+        page, more = await listing.named_streams(await work.pg(), work.reach.cursors, CONTEXT, cursor, limit)
+    found = [{"session": one.name, "entries": one.entries, "last": one.last[0].to_json()} for one in page]
+    return answer({"contexts": found, "cursor": more})
+
+
+@router.post(
+    "/ops",
+    openapi_extra=takes(
+        {
+            "type": "object",
+            "required": ["writer", "session", "ops"],
+            "properties": {"writer": WRITER, "session": {"type": "string"}, "ops": OPS},
+        }
+    ),
+    responses=gives({"ops": [OP]}, *CODES),
+)
+async def ops(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -> Response:
+    """Put, move and remove messages: all of it, or nothing.
+
+    Refused is what a gate of the original kernel refuses, and what names a message that was removed. Legal spellings
+    are stored as a checkpoint holds them.
+    """
+
+    def plan(fields: dict[str, Any], writer: str) -> Plan:
+        session = fields.get("session")
+        if not isinstance(session, str):
+            raise Unreadable("expected a string", "session")
+        return appending(asking.server.projections, Target(writer, session), read_ops(fields.get("ops")))
+
+    return await written(asking, scope, body, key, Call(b"contexts ", plan, emitted))
+
+
+@router.get("/render", responses=gives({"system_text": "", "turns": [TURN], "exact": True}, *FOLDED))
+async def rendered(asking: AskingDep, scope: str, session: Session, window: Window) -> Response:
+    """What a model is shown of a session within a window. `exact`: the original kernel counts the same tokens."""
+    shown = await _of_context(asking, scope, session, lambda context: render(context, window))
+    return answer({**shown.to_json(), "exact": shown.exact})
+
+
+@router.get("/resume", responses=gives({"messages": [TURN], "left_out": {"calls": [], "results": []}}, *FOLDED))
+async def resumed(asking: AskingDep, scope: str, session: Session, window: Window | None = None) -> Response:
+    """The messages to hand to a provider: every call with its result, every result with its call.
+
+    With a window they are those that a model is shown, without it all of history; the system text comes beside them.
+    """
+
+    def turns(context: Context) -> dict[str, Any]:
+        shown = render(context, U32_MAX if window is None else window)
+        said = [row.live for row in context.history] if window is None else shown.turns
+        kept = paired(said)
+        messages = [turn.to_json() for turn in kept]
+        return {"system_text": shown.system_text, "messages": messages, "left_out": left_out(said, kept)}
+
+    return answer(await _of_context(asking, scope, session, turns))
+
+
+@router.get("/checkpoint", responses=gives({"logical_state": {}, "checkpoint_digest": "sha256:0a4b…"}, *FOLDED))
+async def checkpoint(
+    asking: AskingDep, scope: str, session: Session, if_none_match: Annotated[str | None, Header()] = None
+) -> Response:
+    """A checkpoint that the original kernel restores, of an operation that has done nothing yet."""
+
+    def document(folded: SessionContext) -> tuple[str, bytes]:
+        made = session_checkpoint(session, folded.messages())
+        restore_checkpoint(made)
+        return made["checkpoint_digest"], canonical(made)
+
+    digest, text = await _off_loop(asking, scope, session, document)
+    headers = {"ETag": f'"{digest}"'}
+    if is_held(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type="application/json", headers=headers)
+
+
+async def _of_context(asking: Asking, scope: str, session: str, asked: Callable[[Context], T]) -> T:
+    def made(folded: SessionContext) -> T:
+        context = context_of(folded.messages())
+        context.check_totals()
+        return asked(context)
+
+    return await _off_loop(asking, scope, session, made)
+
+
+async def _off_loop(asking: Asking, scope: str, session: str, made: Callable[[SessionContext], T]) -> T:
+    folded = await asking.stream(scope, FOLD, session)
+    try:
+        return await asyncio.to_thread(made, folded)
+    except Refused as error:
+        raise refused(error, "") from error
+
+
+@router.get("/export", responses=gives(PUT, *FOLDED))
+async def export(asking: AskingDep, scope: str, session: Session) -> Response:
+    """The ops of a session in their order, as JSON lines."""
+    return Streamed(asking, _lines(asking, scope, session), media_type="application/x-ndjson")
+
+
+async def _lines(asking: Asking, scope: str, session: str) -> AsyncGenerator[bytes]:
+    key = StreamKey(CONTEXT.number, stream_key(session))
+    async with asking.reading_projection(scope, CONTEXT) as work:
+        async for page in snapshots.above(await work.pg(), work.reach.existing, key, None):
+            yield b"".join(export_records(page))
+
+
+@router.post(
+    "/import",
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+    },
+    responses=gives(
+        {"stored": 2, "duplicate": 0, "skipped": 1, "report": [{"line": 3, "detail": "op: unknown variant"}]},
+        *CODES,
+    ),
+)
+async def import_context(asking: AskingDep, scope: str, body: BodyDep, session: Session, writer: str) -> Response:
+    """Take in the lines of an export, or a checkpoint of the original kernel as puts. A second time adds nothing."""
+    try:
+        target = Target(read_writer(writer), session)
+        found = await off_loop(len(body), import_file, body)
+    except Refused as error:
+        raise refused(error, "body") from error
+    except Unreadable as error:
+        raise unreadable(error) from error
+    return answer(await import_ops(asking.server.hosting, asking.caller, scope, target, len(body), found))

@@ -1,0 +1,132 @@
+"""Hosted writes into contexts, and whole files of them (stored-message.md §11)."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from app.problems import Problem
+from app.services.access import Caller
+from app.services.contexts import FOLD
+from app.services.hosting import Hold, Hosting, Plan, Write
+from app.services.streams import Streams
+from app.sql import entries
+from app.sql.entries import StreamKey
+from app.sql.keys import stream_key
+from foldpoint.canonical import Json, Unreadable
+from foldpoint.hosted import Draft
+from foldpoint.op import Op
+from foldpoint.projections import CONTEXT
+from foldpoint.stored_message.files import Imported
+from foldpoint.stored_message.ops import admit, write_payload
+from foldpoint.stored_message.refusals import Refused
+from foldpoint.stored_message.session import SessionContext
+
+#: Ops of a file that one transaction stores.
+STEP = 1_000
+#: Lines of a report.
+MOST_TOLD = 1_000
+
+
+class Target(NamedTuple):
+    """Whose ops, on which session."""
+
+    writer: str
+    session: str
+
+    @property
+    def key(self) -> StreamKey:
+        return StreamKey(CONTEXT.number, stream_key(self.session))
+
+
+def refused(error: Unreadable, path: str) -> Problem:
+    """The problem of an op that a gate does not let pass; `gate` is the original kernel's code."""
+    where = ".".join(part for part in (path, error.path) if part)
+    facts = {"path": where} | ({"gate": error.code} if isinstance(error, Refused) else {})
+    return Problem("invalid_request", str(error), facts)
+
+
+def read_ops(value: Json) -> list[dict[str, Any]]:
+    """The ops of a hosted call. Raises Problem, with the path of what is wrong and the gate that refuses it."""
+    if not isinstance(value, list) or not value:
+        raise Problem("invalid_request", "expected a list of ops", {"path": "ops"})
+    ops = []
+    for index, body in enumerate(value):
+        try:
+            ops.append(admit(body))
+        except Unreadable as error:
+            raise refused(error, f"ops[{index}]") from error
+    return ops
+
+
+def appending(streams: Streams, target: Target, ops: Sequence[dict[str, Any]]) -> Plan:
+    """A plan that writes ops, none of them on a message that was removed. Raises Problem."""
+
+    async def plan(hold: Hold) -> list[Draft]:
+        context: SessionContext = (await streams.read(hold.pg, hold.where, FOLD, target.session)).now
+        _refuse_removed(ops, context)
+        payloads = [write_payload(*target, op) for op in ops]
+        taken = await entries.known(hold.pg, hold.where.scope, target.key, [_id(payload) for payload in payloads])
+        drafts = []
+        for op, payload in zip(ops, payloads, strict=True):
+            again = _id(payload) in taken
+            taken.add(_id(payload))
+            source = {"nonce": secrets.token_hex(8)}
+            drafts.append(_draft(write_payload(*target, op, source) if again else payload))
+        return drafts
+
+    return plan
+
+
+def _refuse_removed(ops: Sequence[dict[str, Any]], context: SessionContext) -> None:
+    removed = set(context.removed)
+    for index, op in enumerate(ops):
+        if op["op"] == "remove":
+            removed.add(op["message_id"])
+        elif op["message_id"] in removed:
+            detail = f"message {op['message_id']!r} was removed, and ids are never used again"
+            raise Problem("invalid_request", detail, {"path": f"ops[{index}].message_id"})
+
+
+def _id(payload: dict[str, Json]) -> str:
+    return str(payload["id"])
+
+
+def _draft(payload: dict[str, Json]) -> Draft:
+    return Draft("personal", CONTEXT.tag, payload)
+
+
+async def import_ops(
+    hosting: Hosting, caller: Caller, scope: str, target: Target, size: int, found: list[Imported]
+) -> Any:
+    """Store what a session does not have yet of a file of so many bytes, step by step.
+
+    What a retry finds there is a duplicate.
+    """
+    stored = duplicate = 0
+    payloads = [write_payload(*target, one.op, one.source) for one in found if one.op is not None]
+    for start in range(0, len(payloads), STEP):
+        step = payloads[start : start + STEP]
+        told: dict[str, int] = {"stored": 0}
+        await hosting.write(caller, scope, Write(target.writer, size, _missing(target, step, told), _nothing))
+        stored += told["stored"]
+        duplicate += len(step) - told["stored"]
+    skipped = [{**_place(one.source), "detail": one.detail} for one in found if one.op is None]
+    return {"stored": stored, "duplicate": duplicate, "skipped": len(skipped), "report": skipped[:MOST_TOLD]}
+
+
+def _missing(target: Target, payloads: Sequence[dict[str, Json]], told: dict[str, int]) -> Plan:
+    async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
+        known = await entries.known(hold.pg, hold.where.scope, target.key, [_id(payload) for payload in payloads])
+        missing = [_draft(payload) for payload in payloads if _id(payload) not in known]
+        told["stored"] = len(missing)
+        return missing or {}
+
+    return plan
+
+
+async def _nothing(_hold: Hold, _ops: Sequence[Op]) -> dict[str, Any]:
+    return {}
+
+
+def _place(source: Json) -> dict[str, Json]:
+    return {"line": source["line"]} if isinstance(source, dict) and "line" in source else {}
