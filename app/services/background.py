@@ -1,5 +1,5 @@
-"""What a server process does unasked: checkpoints that are due, unlocking that was cut short, and garbage collection
-where an interval is set."""
+"""What a server process does unasked: checkpoints that are due, unlocking that was cut short, keys to let go of, and
+garbage collection where an interval is set."""
 
 import asyncio
 import logging
@@ -62,6 +62,7 @@ class Background:
     async def _unlock(self) -> None:
         async with exclusive(self.engine) as pg:
             left = await scope_keys.unlocking(pg)
+            await self.unlocking.vault.forget_changed(pg)
         await self._each(left, self.unlocking.resume)
 
     async def _collect(self) -> None:

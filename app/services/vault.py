@@ -54,6 +54,13 @@ class Vault:
         """Let go of the keys of a scope that is locked."""
         self._held.pop(scope, None)
 
+    async def forget_changed(self, pg: Driver) -> None:
+        """Let go of the keys of scopes that other processes locked, or gave other keys: nobody may ask for one here."""
+        if self._held:
+            now = await scope_keys.generations(pg, list(self._held))
+            for scope in [scope for scope, (generation, _) in self._held.items() if now.get(scope) != generation]:
+                self.forget(scope)
+
     async def readable(self, pg: Driver, reach: Reach) -> Keyring | None:
         """The keys under which a scope's answers are folded; None for a plain scope, and for a locked one.
 

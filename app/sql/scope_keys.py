@@ -1,6 +1,6 @@
 """Keys of sealed scopes as they are stored, and how far the ops of a scope are opened. All under the scope's lock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from app.sql.access import KeyState
@@ -97,6 +97,12 @@ async def finish(pg: Driver, scope: int) -> None:
 async def unlocking(pg: Driver) -> list[int]:
     """The scopes whose ops are still to be opened."""
     return [row["id"] for row in await pg.fetch("select id from scope where key_state = 'unlocking' order by id")]
+
+
+async def generations(pg: Driver, numbers: Sequence[int]) -> dict[int, int]:
+    """Which generation of keys each of these scopes has; none of one that is locked."""
+    unlocked = "select id, key_generation from scope where id = any($1::int[]) and key_state is not null"
+    return {row["id"]: row["key_generation"] for row in await pg.fetch(unlocked, numbers)}
 
 
 async def opened_upto(pg: Driver, scope: int) -> dict[int, int]:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from app.database import create_engine
 from app.key_file import KeyFile
+from app.services.vault import Vault
+from app.sql import scope_keys
+from app.sql.transactions import exclusive
 from tests.fixtures.command import COMMAND, Served, environment
-from tests.fixtures.sealing import PASSPHRASE
-from tests.fixtures.server import key_file
+from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, given, owner, put_keys
+from tests.fixtures.server import RunningServer, key_file
+from tests.wire.answers import read
 
 
 @pytest.fixture
@@ -39,6 +44,27 @@ def test_a_server_process_leaves_no_core_dump(database_url: str, serve: Callable
     holders = [own] if workers == 1 else [pid for pid, command in commands.items() if "spawn_main" in command]
     assert len(holders) == workers
     assert [core_limits(pid) for pid in holders] == [["1", "1"]] * workers
+
+
+async def test_keys_that_another_process_let_go_of_are_let_go_of_unasked(
+    start_server: Callable[..., RunningServer], database_url: str
+) -> None:
+    engine, vault = create_engine(database_url, 1), Vault(KeyFile.read(key_file()))
+    async with start_server().client() as client:
+        mac = Sealing(client, "user_ada", "mac")
+        mac.write_mixed(9)
+        await mac.push()
+        for change in (delete_keys(client, mac.scope), put_keys(client, mac.scope, given(owner()))):
+            read(await put_keys(client, mac.scope))
+            async with exclusive(engine) as pg:
+                await vault.keyring(pg, 1, (await scope_keys.held(pg, 1)).generation)
+                await vault.forget_changed(pg)
+                assert vault._held.keys() == {1}
+            read(await change)
+            async with exclusive(engine) as pg:
+                await vault.forget_changed(pg)
+            assert not vault._held
+    await engine.dispose()
 
 
 def unlock(typed: bytes, user: str, database_url: str) -> subprocess.CompletedProcess[bytes]:
