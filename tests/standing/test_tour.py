@@ -1,4 +1,4 @@
-"""The README's five minutes with curl, typed into a real shell against a real server."""
+"""The README's five minutes with curl and the pages of examples, typed into a real shell against a real server."""
 
 import re
 import shutil
@@ -15,12 +15,13 @@ STEP = re.compile(
     r"<!-- tour: run -->\n```sh\n(?P<commands>.*?)```\n(?:<!-- tour: prints (?P<prints>.*?) -->)?", re.DOTALL
 )
 END = "--- end of step ---"
+PAGES = sorted(page.relative_to(ROOT) for page in (ROOT / "README.md", *ROOT.glob("examples/*/README.md")))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the tour is typed with curl, and there is none here")
-def test_the_tour_ends_in_a_resumed_conversation(server: RunningServer) -> None:
-    readme = (ROOT / "README.md").read_text()
-    steps = list(STEP.finditer(readme))
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_each_step_of_a_page_prints_what_it_says(server: RunningServer, page: Path) -> None:
+    steps = list(STEP.finditer((ROOT / page).read_text()))
     script = f"\necho '{END}'\n".join(step["commands"] for step in steps)
     script = script.replace("http://127.0.0.1:8000", server.base).replace("bin/foldpoint", str(COMMAND))
     ran = subprocess.run(
