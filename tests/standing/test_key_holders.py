@@ -4,7 +4,9 @@ import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 
 from app.database import create_engine
@@ -13,9 +15,9 @@ from app.services.vault import Vault
 from app.sql import scope_keys
 from app.sql.transactions import exclusive
 from tests.fixtures.command import COMMAND, Served, environment
-from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, given, owner, put_keys
+from tests.fixtures.sealing import ORG_KEYS, PASSPHRASE, Sealing, delete_keys, given, master, owner, put_keys
 from tests.fixtures.server import RunningServer, key_file
-from tests.wire.answers import read
+from tests.wire.answers import read, refused
 
 
 @pytest.fixture
@@ -65,6 +67,30 @@ async def test_keys_that_another_process_let_go_of_are_let_go_of_unasked(
                 await vault.forget_changed(pg)
             assert not vault._held
     await engine.dispose()
+
+
+@pytest.mark.parametrize("gone", ["scope_key", "record", "op"])
+async def test_no_key_or_passphrase_is_in_the_trace_of_a_failure(
+    start_server: Callable[..., RunningServer], database_url: str, gone: str
+) -> None:
+    server = start_server()
+    async with server.client() as client:
+        mac = Sealing(client, "user_ada", "mac")
+        mac.write_mixed(9)
+        await mac.push()
+        database = await asyncpg.connect(database_url)
+        await database.execute(f"alter table {gone} rename to {gone}_gone")
+        await database.close()
+        bodies: list[dict[str, Any]] = [{"passphrase": PASSPHRASE, "user": "ada"}, given(owner())]
+        for body in bodies:
+            response = refused(await put_keys(client, mac.scope, body), "internal")
+            assert PASSPHRASE not in str(response)
+    server.stop()
+    log = "".join(server.log)
+    assert "unexpected failure" in log
+    keys = [master(), *ORG_KEYS.values(), owner().newest_key("personal").key, owner().newest_key("shared:acme").key]
+    for secret in [PASSPHRASE, *(key.hex() for key in keys), *(repr(key) for key in keys)]:
+        assert secret not in log
 
 
 def unlock(typed: bytes, user: str, database_url: str) -> subprocess.CompletedProcess[bytes]:
