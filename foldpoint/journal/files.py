@@ -7,10 +7,10 @@ from foldpoint.admission import MAX_PAYLOAD_DEPTH
 from foldpoint.canonical import Json, is_deeper
 from foldpoint.journal.lines import Line, read_lines, timestamp, write_line
 from foldpoint.journal.ops import QUEUES, JournalOp, read_journal_op
-from foldpoint.journal.records import read_record, source_line, source_of, write_payload
+from foldpoint.journal.records import read_record, source_line, write_payload
 from foldpoint.journal.state import JournalState
 from foldpoint.journal.view import Message
-from foldpoint.projection import recomputes
+from foldpoint.projection import recomputes, source_of
 from foldpoint.state import Record
 
 

@@ -63,11 +63,6 @@ def write_payload(
     return {"id": payload_id(author, payload), **payload}
 
 
-def source_of(number: int, line: str) -> Json:
-    """What tells equal lines of a file apart, and is the same at a second import."""
-    return {"line": number, "text": line}
-
-
 def source_line(payload: Mapping[str, Any]) -> str | None:
     """The line that a payload was imported from."""
     source = payload.get("source")

@@ -73,9 +73,10 @@ def run_of(payload: Json) -> str | None:
     return run if isinstance(run, str) and not is_blank(run) else None
 
 
-def entry_payload(author: str, record: RecordedEvent) -> dict[str, Json]:
-    """The payload by which `author`, a device or a hosted writer, records an event."""
-    return _payload(author, {"run_id": record.run_id, "record": record.to_json()})
+def entry_payload(author: str, record: RecordedEvent, source: Json = None) -> dict[str, Json]:
+    """The payload by which `author`, a device or a hosted writer, records an event; `source` is where it came from."""
+    content: dict[str, Json] = {"run_id": record.run_id, "record": record.to_json()}
+    return _payload(author, content if source is None else {**content, "source": source})
 
 
 def seal_payload(author: str, run_id: str, through_seq: int, winners: tuple[str, ...], epoch: int) -> dict[str, Json]:

@@ -1,14 +1,23 @@
 """What an executor may do to a run, and what it does when it takes over (run-ledger.md §12)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from foldpoint.canonical import Json
+from foldpoint.canonical import U64_MAX, Json, canonical
+from foldpoint.hlc import Hlc
+from foldpoint.hosted import EPOCH_CHARS, hosted_device
 from foldpoint.lease import Lease
 from foldpoint.projection import BelowSnapshot
+from foldpoint.run_ledger.entry import seal_payload
 from foldpoint.run_ledger.errors import SealMismatch
 from foldpoint.run_ledger.merge import Merged
 from foldpoint.run_ledger.state import RunState
-from foldpoint.run_ledger.wire import Event
+from foldpoint.run_ledger.wire import Event, RecordedEvent
+from foldpoint.state import Record
+
+#: The most winners of one seal.
+SEALED_TOGETHER = 256
+#: Stands for a server epoch: who speaks for a hosted chain does not depend on it.
+NO_EPOCH = "0" * EPOCH_CHARS
 
 
 class NotFolded(Exception):
@@ -44,22 +53,50 @@ def check_seal(lease: Lease | None, floor: int, writer: str, claimed: int) -> di
     return decision
 
 
-def plan_seal(merged: Merged, through_seq: int, seen: Sequence[str]) -> tuple[str, ...]:
+def plan_seal(merged: Merged, through_seq: int, seen: Sequence[str], before: Sequence[str] = ()) -> tuple[str, ...]:
     """The winners for a seal through `through_seq`: those that no seal has fixed yet; none if all are.
 
-    `seen` are the winners that the executor acted on, up to `through_seq`. Raises NotFolded, SealMismatch if another
-    entry has won since, and BelowSnapshot.
+    `seen` are the winners that the executor acted on, up to `through_seq`; `before` those of the seqs that end where
+    the merge began. Raises NotFolded, SealMismatch if another entry has won since, and BelowSnapshot.
     """
     if through_seq >= merged.state.next_seq:
         raise NotFolded(through_seq)
-    start = merged.onto.base.next_seq
+    start = merged.onto.base.next_seq - len(before)
     if min(merged.sealed, through_seq + 1 - len(seen)) < start:
         raise BelowSnapshot("winners before the snapshot's entries")
-    winners = [entry.place.id for entry in merged.folded]
+    winners = [*before, *(entry.place.id for entry in merged.folded)]
     for seq, name in enumerate(seen, through_seq + 1 - len(seen)):
         if winners[seq - start] != name:
             raise SealMismatch(seq=seq, expected=winners[seq - start], actual=name)
     return tuple(winners[merged.sealed - start : through_seq + 1 - start])
+
+
+def seal_payloads(writer: str, run_id: str, through_seq: int, winners: Sequence[str], epoch: int) -> list[Json]:
+    """The seals of these winners, so many together that a snapshot need not reach far back for one of them."""
+    first = through_seq + 1 - len(winners)
+    parts = (winners[at : at + SEALED_TOGETHER] for at in range(0, len(winners), SEALED_TOGETHER))
+    payloads: list[Json] = []
+    for part in parts:
+        first += len(part)
+        payloads.append(seal_payload(writer, run_id, first - 1, tuple(part), epoch))
+    return payloads
+
+
+def foreseen(merged: Merged, run_id: str, writer: str, payloads: Sequence[Mapping[str, Json]]) -> Merged:
+    """The run once a hosted writer has written these payloads: their stamps will be above all others."""
+    device_id = hosted_device(writer, NO_EPOCH)
+    return merged.with_records(
+        run_id,
+        [
+            Record(Hlc(U64_MAX, number, device_id), f"op-{number}", canonical({**payload}))
+            for number, payload in enumerate(payloads)
+        ],
+    )
+
+
+def starting_agent(records: Iterable[RecordedEvent]) -> str | None:
+    """The agent of the first of these records that can start a run."""
+    return next((record.event["agent_id"] for record in records if record.seq == 0 and record.name == "run_started"), None)
 
 
 def recovery(state: RunState, reason: str) -> Event | None:

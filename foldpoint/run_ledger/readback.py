@@ -33,11 +33,12 @@ def readback(records: Iterable[RecordedEvent]) -> dict[str, Json]:
             apply(state, record)
         except IllegalEvent as error:
             return {"ok": False, "error": error.to_json()}
-        entries.extend(_entries(record.event))
+        entries.extend(shown(record.event))
     return {"ok": True, "entries": entries, "final_phase": state.phase, "next_seq": state.next_seq}
 
 
-def _entries(event: Event) -> list[dict[str, Json]]:
+def shown(event: Event) -> list[dict[str, Json]]:
+    """The entries of one folded event."""
     name = event["event"]
     if name in _WHOLE:
         fields = {key: value for key, value in event.items() if key not in ("event", "run_id")}

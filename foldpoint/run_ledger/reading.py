@@ -21,6 +21,8 @@ ErrorClass = Literal[
     "missing_field",
     "unknown_field",
     "duplicate_field",
+    "foreign_run",
+    "too_deep",
 ]
 
 #: Unicode White_Space; Python's own idea of it is larger.
@@ -30,7 +32,10 @@ _FREE = frozenset(("input", "data"))
 
 
 class Undecodable(Unreadable):
-    """Not of the wire form. `error_class` is the vectors' word for why, `path` names the place."""
+    """Not of the wire form. `error_class` is the vectors' word for why, `path` names the place.
+
+    `foreign_run` and `too_deep` are ours: a record of another run, and one that no op can carry.
+    """
 
     def __init__(self, error_class: ErrorClass, detail: str, path: str = "") -> None:
         super().__init__(detail, path)

@@ -82,14 +82,21 @@ def test_what_lies_below_a_snapshot_needs_the_whole() -> None:
     records = written(30)
     snapshot, _ = merge(RUN, records).settle(10)
     start = snapshot.base.next_seq
-    for record in (
-        recorded(90, 91, STARTS[0]),
-        recorded(500, start - 1, STARTS[0]),
-        sealed(500, start + 1, *map(id_of, records[start - 1 : start + 2])),
-    ):
+    for record in (recorded(90, 91, STARTS[0]), sealed(500, start + 1, *map(id_of, records[start - 1 : start + 2]))):
         with pytest.raises(BelowSnapshot):
             merge(RUN, [record], snapshot)
     assert merge(RUN, [recorded(500, start, STARTS[0])], snapshot).standings[1].status.status == "illegal"
+
+
+def test_an_entry_of_a_settled_seq_has_lost_there() -> None:
+    records = written(30)
+    snapshot, _ = merge(RUN, records).settle(10)
+    late = recorded(500, snapshot.base.next_seq - 1, STARTS[0])
+    merged = merge(RUN, [late], snapshot)
+    assert merged.state.checkpoint() == merge(RUN, [*records, late]).state.checkpoint()
+    assert merged.through == (Hlc(500, 0, DEVICE), "op-500")
+    with pytest.raises(BelowSnapshot):
+        append_answer(merged, [id_of(late)])
 
 
 def test_merging_onto_a_snapshot_and_settling_leave_it_as_it_was() -> None:
