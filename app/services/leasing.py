@@ -24,7 +24,7 @@ from app.services.access import Caller
 from app.services.vault import unlocking
 from app.sql import leases
 from app.sql.leases import Floor
-from app.sql.transactions import database_ms
+from app.sql.transactions import database_ms, driver
 from foldpoint.admission import I64_MAX
 from foldpoint.lease import Held, Lease, Lost, Register
 from foldpoint.slug import slug
@@ -52,7 +52,7 @@ class HeldNow(NamedTuple):
 
 async def acquire(connection: AsyncConnection, scope: int, agent: str, device: str, ttl_ms: int) -> Timed | HeldNow:
     """Grant the next epoch, above every fence of the agent's slug. Raises epoch_exhausted, and sealed_scope as 503."""
-    register = await leases.lock(connection, scope, slug(agent), agent)
+    register = await leases.lock(await driver(connection), scope, slug(agent), agent)
     now_ms = await database_ms(connection)
     floor = await _floor(connection, scope, agent)
     granted = register.acquire(device, min(ttl_ms, MAX_TTL_MS), now_ms, floor.epoch)
@@ -65,7 +65,7 @@ async def acquire(connection: AsyncConnection, scope: int, agent: str, device: s
 
 async def _floor(connection: AsyncConnection, scope: int, agent: str) -> Floor:
     """Raises sealed_scope, as 503, while fences are still to come out of sealed ops."""
-    floor = await leases.floor(connection, scope, slug(agent))
+    floor = await leases.floor(await driver(connection), scope, slug(agent))
     if not floor.final:
         raise unlocking()
     return floor
@@ -89,7 +89,7 @@ async def claims(connection: AsyncConnection, scope: int, agent: str) -> dict[st
 
 async def let_claim_go(connection: AsyncConnection, scope: int, agent: str, caller: Caller) -> None:
     """Let the claim go that leaves no room for a grant, if one does. Raises epoch_exhausted if that cannot help."""
-    register = await leases.lock(connection, scope, slug(agent), agent)
+    register = await leases.lock(await driver(connection), scope, slug(agent), agent)
     floor = await _floor(connection, scope, agent)
     if register.epoch >= I64_MAX:
         raise _exhausted(agent, register, floor)
@@ -100,14 +100,14 @@ async def let_claim_go(connection: AsyncConnection, scope: int, agent: str, call
 async def renew(
     connection: AsyncConnection, scope: int, agent: str, device: str, epoch: int, ttl_ms: int
 ) -> Timed | Lost:
-    register = await leases.lock(connection, scope, slug(agent), agent)
+    register = await leases.lock(await driver(connection), scope, slug(agent), agent)
     now_ms = await database_ms(connection)
     renewed = register.renew(device, epoch, min(ttl_ms, MAX_TTL_MS), now_ms)
     return renewed if isinstance(renewed, Lost) else await _put(connection, scope, renewed, now_ms)
 
 
 async def release(connection: AsyncConnection, scope: int, agent: str, device: str, epoch: int) -> Timed | Lost:
-    register = await leases.lock(connection, scope, slug(agent), agent)
+    register = await leases.lock(await driver(connection), scope, slug(agent), agent)
     released = register.release(device, epoch)
     if isinstance(released, Lost):
         return released

@@ -1,17 +1,18 @@
 """The durable lease register, one row per agent slug, and what a grant must pass."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Row, Select, func, or_, select, true
+from sqlalchemy import Select, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.sql.intents import COMMITTED
 from app.sql.keys import stream_key
-from app.sql.tables import agent, claim_reset, intent, lease, run_seen, server, token
-from app.sql.tables import scope as scope_
+from app.sql.tables import agent, claim_reset, intent, lease, run_seen, token
+from app.sql.transactions import Driver
 from foldpoint.admission import I64_MAX
 from foldpoint.lease import Register
 from foldpoint.surfaces.intent import epoch
@@ -20,26 +21,28 @@ from foldpoint.surfaces.intent import epoch
 READ_TOGETHER = 1_000
 
 
-async def lock(connection: AsyncConnection, scope: int, slug: str, spelling: str) -> Register:
+BEGIN = "insert into lease (scope, agent) values ($1, $2) on conflict do nothing"
+LOCK = "select epoch, holder, expires_at_ms from lease where scope = $1 and agent = $2 for update"
+
+
+async def lock(pg: Driver, scope: int, slug: str, spelling: str) -> Register:
     """The register of an agent, under its row's lock; `spelling` is how the caller writes the agent."""
     key = stream_key(slug)
-    await connection.execute(insert(lease).values(scope=scope, agent=key).on_conflict_do_nothing())
-    row = (await connection.execute(_of(scope, key).with_for_update())).one()
-    return _register(row, spelling)
+    await pg.execute(BEGIN, scope, key)
+    row = await pg.fetchrow(LOCK, scope, key)
+    assert row is not None
+    return _register(row["epoch"], row["holder"], row["expires_at_ms"], spelling)
 
 
 async def read(connection: AsyncConnection, scope: int, slug: str, spelling: str) -> Register:
-    row = (await connection.execute(_of(scope, stream_key(slug)))).one_or_none()
-    return Register(spelling) if row is None else _register(row, spelling)
-
-
-def _of(scope: int, key: bytes) -> Select[Any]:
     columns = lease.c.epoch, lease.c.holder, lease.c.expires_at_ms
-    return select(*columns).where(lease.c.scope == scope, lease.c.agent == key)
+    asked = select(*columns).where(lease.c.scope == scope, lease.c.agent == stream_key(slug))
+    row = (await connection.execute(asked)).one_or_none()
+    return Register(spelling) if row is None else _register(row.epoch, row.holder, row.expires_at_ms, spelling)
 
 
-def _register(row: Row[Any], spelling: str) -> Register:
-    return Register(spelling, row.epoch, None if row.holder is None else row.holder.decode(), row.expires_at_ms)
+def _register(epoch: int, holder: bytes | None, expires_at_ms: int, spelling: str) -> Register:
+    return Register(spelling, epoch, None if holder is None else holder.decode(), expires_at_ms)
 
 
 async def put(connection: AsyncConnection, scope: int, slug: str, register: Register) -> None:
@@ -63,29 +66,27 @@ class Floor(NamedTuple):
         return self.epoch < I64_MAX
 
 
-async def floor(connection: AsyncConnection, scope: int, slug: str) -> Floor:
+FLOOR = """
+with let_go as (select max(claim) as claim, coalesce(max(floor), 0) as floor
+                from claim_reset where scope = $1 and agent = $2)
+select s.key_state, greatest(v.lease_floor, l.floor) as least, f.fencing_epoch, f.name
+from scope s cross join server v cross join let_go l left join lateral (
+    select fencing_epoch, name from agent
+    where scope = $1 and slug_key = $2 and (fencing_epoch < $3 or fencing_epoch > coalesce(l.claim, 0))
+    order by fencing_epoch desc limit 1
+) f on true
+where s.id = $1
+"""
+
+
+async def floor(pg: Driver, scope: int, slug: str) -> Floor:
     """The highest fence of the agents with this slug, claims that were let go apart, or the database's floor."""
-    key = stream_key(slug)
-    resets = select(func.max(claim_reset.c.claim).label("claim"), func.max(claim_reset.c.floor).label("floor")).where(
-        claim_reset.c.scope == scope, claim_reset.c.agent == key
-    )
-    let_go = (await connection.execute(resets)).one()
-    minded = or_(agent.c.fencing_epoch < I64_MAX, agent.c.fencing_epoch > (let_go.claim or 0))
-    fences = (
-        select(agent.c.fencing_epoch, agent.c.name)
-        .where(agent.c.scope == scope, agent.c.slug_key == key, minded)
-        .order_by(agent.c.fencing_epoch.desc())
-        .limit(1)
-        .subquery()
-    )
-    known = scope_.outerjoin(fences, true())
-    asked = select(scope_.c.key_state, fences.c.fencing_epoch, fences.c.name).select_from(known)
-    highest = (await connection.execute(asked.where(scope_.c.id == scope))).one()
-    final = highest.key_state != "unlocking"
-    least = max((await connection.execute(select(server.c.lease_floor))).scalar_one(), let_go.floor or 0)
-    if highest.fencing_epoch is None or highest.fencing_epoch <= least:
-        return Floor(least, None, final)
-    return Floor(int(highest.fencing_epoch), highest.name.decode(), final)
+    found = await pg.fetchrow(FLOOR, scope, stream_key(slug), Decimal(I64_MAX))
+    assert found is not None
+    final, fence = found["key_state"] != "unlocking", found["fencing_epoch"]
+    if fence is None or fence <= found["least"]:
+        return Floor(found["least"], None, final)
+    return Floor(int(fence), found["name"].decode(), final)
 
 
 class Reset(NamedTuple):
