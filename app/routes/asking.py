@@ -22,6 +22,7 @@ from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json
 from foldpoint.projections import Projection
+from foldpoint.run_ledger.reading import Undecodable
 from foldpoint.seal import Keyring
 from foldpoint.slug import slug
 
@@ -180,7 +181,8 @@ def read_body(body: bytes) -> Json:
 
 
 def unreadable(error: Unreadable) -> Problem:
-    return Problem("invalid_request", str(error), {"path": error.path})
+    facts = {"error_class": error.error_class} if isinstance(error, Undecodable) else {}
+    return Problem("invalid_request", str(error), {"path": error.path, **facts})
 
 
 class Streamed(StreamingResponse):
@@ -232,11 +234,11 @@ async def _continued(first: bytes, text: AsyncGenerator[bytes]) -> AsyncGenerato
         yield piece
 
 
-def sent(asking: Asking, spool: Spool) -> Response:
+def sent(asking: Asking, spool: Spool, media_type: str = "application/json") -> Response:
     """A short answer at once, a long one piece by piece."""
     if spool.is_short:
-        return Response(spool.whole(), media_type="application/json")
-    return Streamed(asking, spool.pieces())
+        return Response(spool.whole(), media_type=media_type)
+    return Streamed(asking, spool.pieces(), media_type=media_type)
 
 
 def answer(value: Any) -> Response:

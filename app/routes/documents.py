@@ -123,6 +123,10 @@ REFUSED_OPS = (
 Responses = dict[int | str, dict[str, Any]]
 
 
+class Either(dict[str, Any]):
+    """Examples by name, of a route that answers in more than one shape."""
+
+
 def gives(example: Any, *codes: str, schema: dict[str, Any] | None = None) -> Responses:
     """The `responses` of a route that answers like this, and may be refused with these codes beside those of any."""
     return says(example, schema) | refuses(*ALWAYS, *codes)
@@ -135,7 +139,10 @@ def does(*codes: str) -> Responses:
 
 def says(example: Any, schema: dict[str, Any] | None = None) -> Responses:
     """The answer alone."""
-    content = {"example": example} | ({} if schema is None else {"schema": schema})
+    shown = {"example": example}
+    if isinstance(example, Either):
+        shown = {"examples": {name: {"value": value} for name, value in example.items()}}
+    content = shown | ({} if schema is None else {"schema": schema})
     return {200: {"description": "Done", "content": {"application/json": content}}}
 
 

@@ -1,6 +1,8 @@
 """What a stream of a projection folds to: its latest snapshot and the entries above it (server.md §8)."""
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -70,10 +72,11 @@ class Where(NamedTuple):
 
 
 class Read(NamedTuple, Generic[N]):
-    """What was read, and the snapshot that is worth keeping, if one is."""
+    """What was read of so many entries, and the snapshot that is worth keeping, if one is."""
 
     now: N
     kept: "_Kept | None"
+    entries: int = 0
 
 
 class _Kept(NamedTuple):
@@ -100,8 +103,18 @@ class Streams:
     def __post_init__(self) -> None:
         self._parsed = _Parsed()
 
-    async def read(self, pg: Driver, where: Where, fold: Fold[N, S], name: str) -> Read[N]:
-        """Fold a stream, in a transaction of the caller's; one that is not there is empty."""
+    async def read(
+        self,
+        pg: Driver,
+        where: Where,
+        fold: Fold[N, S],
+        name: str,
+        whole: Callable[[], Awaitable[Folded[N, S]]] | None = None,
+    ) -> Read[N]:
+        """Fold a stream, in a transaction of the caller's; one that is not there is empty.
+
+        `whole` folds all of it where a fold in parts, each onto the snapshot of those before, cannot tell.
+        """
         await refuse_closed(pg, where, fold.projection)
         key = StreamKey(fold.projection.number, stream_key(name))
         found = _Found(where, key, name)
@@ -112,11 +125,12 @@ class Streams:
         try:
             folded, count = await _fold(pg, found, fold, fold.start() if base is None else base)
         except BelowSnapshot:
-            folded, count = await _fold_whole(pg, found, fold)
-        place = fold.place(folded.snapshot)
-        if count < MANY or place is None:
-            return Read(folded.now, None)
-        return Read(folded.now, _Kept(where.scope, key, known.late, place, fold.write(folded.snapshot)))
+            folded = await (_fold_whole(pg, found, fold) if whole is None else whole())
+            count = known.entries
+        if count < MANY or (place := fold.place(folded.snapshot)) is None:
+            return Read(folded.now, None, known.entries)
+        text = await asyncio.to_thread(fold.write, folded.snapshot)
+        return Read(folded.now, _Kept(where.scope, key, known.late, place, text), known.entries)
 
     async def keep(self, read: Read[Any]) -> None:
         """Keep the snapshot of a read, whose transaction is over."""
@@ -175,12 +189,12 @@ async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[F
     return folded, count
 
 
-async def _fold_whole(pg: Driver, found: _Found, fold: Fold[N, S]) -> tuple[Folded[N, S], int]:
-    """Fold all entries of a stream at once, as one of them needs what is far below it; and how many they are."""
+async def _fold_whole(pg: Driver, found: _Found, fold: Fold[N, S]) -> Folded[N, S]:
+    """Fold all entries of a stream at once, as one of them needs what is far below it."""
     pages = [page async for page in snapshots.above(pg, found.where.scope, found.key, None)]
     records = [record for page in pages for record in page]
     size = sum(len(record.payload) for record in records)
-    return await off_loop(size, fold.extend, found.name, fold.start(), records), len(records)
+    return await off_loop(size, fold.extend, found.name, fold.start(), records)
 
 
 class _Parsed:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from foldpoint.canonical import Json
+from foldpoint.canonical import Json, as_u64
 from foldpoint.hlc import Hlc
 from foldpoint.op import read_hlc
 from foldpoint.projection import payload_id, recomputes
@@ -117,6 +117,12 @@ def _read_body(place: Place, payload: Mapping[str, Any], run_id: str) -> Item | 
 
 def _seal_of(place: Place, seal: Mapping[str, Any]) -> Seal:
     return Seal(place, seal["through_seq"], tuple(seal["winners"]), seal["epoch"])
+
+
+def seq_of(payload: Json) -> int | None:
+    """The seq of a payload that holds a record, decodable or not; None of every other."""
+    record = payload.get("record") if isinstance(payload, dict) and "seal" not in payload else None
+    return as_u64(record.get("seq")) if isinstance(record, dict) else None
 
 
 def item_to_json(item: Item) -> dict[str, Json]:

@@ -53,29 +53,41 @@ def check_seal(lease: Lease | None, floor: int, writer: str, claimed: int) -> di
     return decision
 
 
-def plan_seal(merged: Merged, through_seq: int, seen: Sequence[str], before: Sequence[str] = ()) -> tuple[str, ...]:
+def seen_at(through_seq: int, winners: Sequence[str]) -> dict[int, str]:
+    """Winners that end at a seq, by seq."""
+    return dict(enumerate(winners, through_seq + 1 - len(winners)))
+
+
+def lowest_needed(merged: Merged, seen: Mapping[int, str]) -> int:
+    """The lowest seq whose winner `plan_seal` must know."""
+    return min([merged.sealed, *seen])
+
+
+def plan_seal(merged: Merged, through_seq: int, seen: Mapping[int, str], before: Sequence[str] = ()) -> tuple[str, ...]:
     """The winners for a seal through `through_seq`: those that no seal has fixed yet; none if all are.
 
-    `seen` are the winners that the executor acted on, up to `through_seq`; `before` those of the seqs that end where
-    the merge began. Raises NotFolded, SealMismatch if another entry has won since, and BelowSnapshot.
+    `seen` are winners that the executor acted on, by seq; `before` those of the seqs that end where the merge began.
+    Raises NotFolded, SealMismatch if another entry has won since, and BelowSnapshot.
     """
     if through_seq >= merged.state.next_seq:
         raise NotFolded(through_seq)
     start = merged.onto.base.next_seq - len(before)
-    if min(merged.sealed, through_seq + 1 - len(seen)) < start:
+    if lowest_needed(merged, seen) < start:
         raise BelowSnapshot("winners before the snapshot's entries")
     winners = [*before, *(entry.place.id for entry in merged.folded)]
-    for seq, name in enumerate(seen, through_seq + 1 - len(seen)):
+    for seq, name in seen.items():
         if winners[seq - start] != name:
             raise SealMismatch(seq=seq, expected=winners[seq - start], actual=name)
     return tuple(winners[merged.sealed - start : through_seq + 1 - start])
 
 
-def seal_payloads(writer: str, run_id: str, through_seq: int, winners: Sequence[str], epoch: int) -> list[Json]:
+def seal_payloads(
+    writer: str, run_id: str, through_seq: int, winners: Sequence[str], epoch: int
+) -> list[dict[str, Json]]:
     """The seals of these winners, so many together that a snapshot need not reach far back for one of them."""
     first = through_seq + 1 - len(winners)
     parts = (winners[at : at + SEALED_TOGETHER] for at in range(0, len(winners), SEALED_TOGETHER))
-    payloads: list[Json] = []
+    payloads: list[dict[str, Json]] = []
     for part in parts:
         first += len(part)
         payloads.append(seal_payload(writer, run_id, first - 1, tuple(part), epoch))
@@ -96,7 +108,9 @@ def foreseen(merged: Merged, run_id: str, writer: str, payloads: Sequence[Mappin
 
 def starting_agent(records: Iterable[RecordedEvent]) -> str | None:
     """The agent of the first of these records that can start a run."""
-    return next((record.event["agent_id"] for record in records if record.seq == 0 and record.name == "run_started"), None)
+    return next(
+        (record.event["agent_id"] for record in records if record.seq == 0 and record.name == "run_started"), None
+    )
 
 
 def recovery(state: RunState, reason: str) -> Event | None:

@@ -10,7 +10,7 @@ from foldpoint.hlc import Hlc
 from foldpoint.projection import BelowSnapshot, author_of
 from foldpoint.run_ledger.answers import run_answer
 from foldpoint.run_ledger.entry import entry_payload, seal_payload
-from foldpoint.run_ledger.executor import plan_seal
+from foldpoint.run_ledger.executor import plan_seal, seen_at
 from foldpoint.run_ledger.lines import export_lines, import_lines
 from foldpoint.run_ledger.merge import Merged, merge
 from foldpoint.run_ledger.readback import readback
@@ -149,7 +149,7 @@ def test_sealing_what_is_folded_changes_no_winner_and_holds_it(history: list[Rec
     if not before.folded:
         return
     through = data.draw(st.integers(0, len(before.folded) - 1))
-    planned = plan_seal(before, through, winners(before)[: through + 1])
+    planned = plan_seal(before, through, seen_at(through, winners(before)[: through + 1]))
     if not planned:
         assert before.sealed > through
         return

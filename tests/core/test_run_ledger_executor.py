@@ -8,7 +8,7 @@ from foldpoint.canonical import Json
 from foldpoint.lease import Lease
 from foldpoint.projection import BelowSnapshot
 from foldpoint.run_ledger.errors import SealMismatch
-from foldpoint.run_ledger.executor import NotFolded, check_append, check_seal, plan_seal, recovery
+from foldpoint.run_ledger.executor import NotFolded, check_append, check_seal, plan_seal, recovery, seen_at
 from foldpoint.run_ledger.merge import merge
 from foldpoint.run_ledger.state import RunState
 from foldpoint.run_ledger.transitions import apply
@@ -59,12 +59,12 @@ def test_only_the_holder_seals() -> None:
 def test_a_seal_holds_what_no_seal_holds_yet() -> None:
     records = written(2)
     ids = [id_of(record) for record in records]
-    assert plan_seal(merge(RUN, records), 3, ids[:4]) == tuple(ids[:4])
-    assert plan_seal(merge(RUN, records), 3, ids[2:4]) == tuple(ids[:4])
+    assert plan_seal(merge(RUN, records), 3, seen_at(3, ids[:4])) == tuple(ids[:4])
+    assert plan_seal(merge(RUN, records), 3, seen_at(3, ids[2:4])) == tuple(ids[:4])
     merged = merge(RUN, [*records, sealed(50, 1, *ids[:2])])
-    assert plan_seal(merged, 3, ids[:4]) == tuple(ids[2:4])
-    assert plan_seal(merged, 1, ids[:2]) == ()
-    assert plan_seal(merged, 0, ids[:1]) == ()
+    assert plan_seal(merged, 3, seen_at(3, ids[:4])) == tuple(ids[2:4])
+    assert plan_seal(merged, 1, seen_at(1, ids[:2])) == ()
+    assert plan_seal(merged, 0, seen_at(0, ids[:1])) == ()
 
 
 def test_a_seal_needs_the_winners_that_the_executor_saw() -> None:
@@ -72,10 +72,10 @@ def test_a_seal_needs_the_winners_that_the_executor_saw() -> None:
     ids = [id_of(record) for record in records]
     merged = merge(RUN, records)
     with pytest.raises(SealMismatch) as refused:
-        plan_seal(merged, 3, [ids[0], "other", *ids[2:4]])
+        plan_seal(merged, 3, seen_at(3, [ids[0], "other", *ids[2:4]]))
     assert refused.value.fields == {"seq": 1, "expected": ids[1], "actual": "other"}
     with pytest.raises(NotFolded):
-        plan_seal(merged, len(ids), [*ids, "next"])
+        plan_seal(merged, len(ids), seen_at(len(ids), [*ids, "next"]))
 
 
 def test_a_seal_below_a_snapshot_needs_the_whole() -> None:
@@ -83,12 +83,12 @@ def test_a_seal_below_a_snapshot_needs_the_whole() -> None:
     ids = [id_of(record) for record in records]
     snapshot, _ = merge(RUN, records).settle(5)
     with pytest.raises(BelowSnapshot):
-        plan_seal(merge(RUN, [], snapshot), 30, ids[28:31])
+        plan_seal(merge(RUN, [], snapshot), 30, seen_at(30, ids[28:31]))
     snapshot, _ = merge(RUN, [*records, sealed(500, 27, *ids[:28])]).settle(3)
     assert snapshot.base.next_seq == 28
-    assert plan_seal(merge(RUN, [], snapshot), 30, ids[28:31]) == tuple(ids[28:31])
+    assert plan_seal(merge(RUN, [], snapshot), 30, seen_at(30, ids[28:31])) == tuple(ids[28:31])
     with pytest.raises(BelowSnapshot):
-        plan_seal(merge(RUN, [], snapshot), 30, ids[27:31])
+        plan_seal(merge(RUN, [], snapshot), 30, seen_at(30, ids[27:31]))
 
 
 def running(*events: Any) -> RunState:

@@ -44,7 +44,11 @@ def test_a_file_is_imported_as_it_is_on_disk() -> None:
         (4, "foreign_run"),
         (7, "syntax"),
     ]
-    assert imported.skipped[1].to_json() == {"line": 4, "error_class": "foreign_run", "detail": "event.run_id: of run run-2"}
+    assert imported.skipped[1].to_json() == {
+        "line": 4,
+        "error_class": "foreign_run",
+        "detail": "event.run_id: of run run-2",
+    }
 
 
 def test_an_empty_file_holds_nothing() -> None:
