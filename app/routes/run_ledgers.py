@@ -16,6 +16,7 @@ from app.services.importing_ledgers import import_file
 from app.services.recording import Appending, Sealing
 from foldpoint.canonical import Unreadable
 from foldpoint.hosted import read_writer
+from foldpoint.projections import RUN_LEDGER
 from foldpoint.run_ledger.calls import read_append, read_seal
 from foldpoint.run_ledger.reading import Undecodable, identifier
 
@@ -106,7 +107,7 @@ async def ledgers(
 
     `statuses` are of the seqs from `settled` on: of a long run, those below are told by `/run-ledgers/statuses`.
     """
-    async with asking.reading_stream(scope) as work:
+    async with asking.reading_projection(scope, RUN_LEDGER) as work:
         pg, streams = await work.pg(), asking.server.projections
         if run is None:
             found, reads = await telling_ledgers.runs(streams, pg, work.where, work.reach.cursors, cursor, limit)

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from app.services.arrivals import off_loop
-from app.services.streams import Where
+from app.services.streams import Where, refuse_closed
 from app.sql import run_ledgers
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key
@@ -51,7 +51,8 @@ class WholeLedger:
 
     @classmethod
     async def of(cls, pg: Driver, where: Where, run_id: str) -> "WholeLedger":
-        """Look at every entry once, to know its seq."""
+        """Look at every entry once, to know its seq. Raises sealed_scope, as 503, while one may be closed."""
+        await refuse_closed(pg, where, RUN_LEDGER)
         key = StreamKey(RUN_LEDGER.number, stream_key(run_id))
         named: list[_Named] = []
         seals: list[Seal] = []
