@@ -81,7 +81,7 @@ REPORT = {
     "stored": 12,
     "duplicate": 0,
     "skipped": 1,
-    "lines": [{"line": 13, "error_class": "syntax", "detail": "unexpected end of data"}],
+    "report": [{"line": 13, "error_class": "syntax", "detail": "unexpected end of data"}],
 }
 
 

@@ -30,7 +30,7 @@ async def import_file(
 
     Raises Problem, which says how far it came: what is stored stays, and the same file goes on from there.
     """
-    report: dict[str, Any] = {"stored": 0, "duplicate": 0, "skipped": 0, "lines": []}
+    report: dict[str, Any] = {"stored": 0, "duplicate": 0, "skipped": 0, "report": []}
     parts = import_parts(text, run, min(LINES, hosting.settings.max_ops_per_request), BYTES)
     part: Imported | None = Imported([], [])
     while part is not None:
@@ -41,7 +41,7 @@ async def import_file(
         for name, count in orjson.loads(written).items():
             report[name] += count
         report["skipped"] += len(part.skipped)
-        report["lines"] += [skipped.to_json() for skipped in part.skipped[: TOLD - len(report["lines"])]]
+        report["report"] += [skipped.to_json() for skipped in part.skipped[: TOLD - len(report["report"])]]
         part = await off_loop(BYTES, next, parts, None)
     return report
 

@@ -242,7 +242,7 @@ async def test_a_ledger_is_read_back_exported_and_imported_elsewhere(
     assert exported.headers["content-type"] == "application/x-ndjson"
     assert [orjson.loads(line) for line in exported.content.splitlines()] == told
     elsewhere = Ledgers(admin, ledgers.scope + "2")
-    report = {"stored": 9, "duplicate": 0, "skipped": 0, "lines": []}
+    report = {"stored": 9, "duplicate": 0, "skipped": 0, "report": []}
     assert read(await elsewhere.import_(exported.content)) == report
     assert (await elsewhere.get("/export")).content == exported.content
     assert read(await elsewhere.get())["state"] == read(await ledgers.get())["state"]

@@ -104,7 +104,7 @@ async def test_a_file_is_imported_as_it_is_on_disk_and_only_once(ledgers: Ledger
     assert {name: report[name] for name in ("stored", "duplicate", "skipped")} == {
         "stored": 41, "duplicate": 0, "skipped": 3,
     }  # fmt: skip
-    assert [(line["line"], line["error_class"]) for line in report["lines"]] == [
+    assert [(line["line"], line["error_class"]) for line in report["report"]] == [
         (42, "syntax"), (43, "foreign_run"), (45, "syntax"),
     ]  # fmt: skip
     again = read(await ledgers.import_(b"\n".join([*LINES[:40], *bad, LINES[3], *LINES[40:]])))
