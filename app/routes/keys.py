@@ -20,6 +20,12 @@ GIVEN = {
     "properties": {
         "passphrase": {"type": "string", "format": "password"},
         "user": {"type": "string", "description": "the account that the devices derive their keys for"},
+        "granters": {
+            "type": "array",
+            "items": KEY,
+            "description": "Ed25519 public keys: org keys that one of them signed for this user are unwrapped from "
+            "the scope's directory, at every epoch",
+        },
         "audiences": {
             "type": "object",
             "description": "by audience, `personal` or `org:<org>`, its key; of an org also its keys by epoch, as its "

@@ -17,12 +17,14 @@ from app.sql.transactions import begun, reading
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.op import Op, read_op
 from foldpoint.seal import Keyring, Outcome, SealError, opened_payload
+from foldpoint.seal.box import KEY_BYTES, read_hex
 from foldpoint.seal.keys import audience_of
 
 #: Stretching a passphrase takes 64 MiB: one at a time in a process.
 STRETCHING = ThreadPoolExecutor(1, "stretching")
 ORG = "org:"
 LONGEST = 4_096
+MOST_GRANTERS = 100
 #: Keys of one scope, as texts: some ten thousand.
 MOST_BYTES = 1024 * 1024
 #: What no UTF-8 has, and what a command's arguments hold in place of bytes that are none.
@@ -31,15 +33,22 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A passphrase and whose it is, or keys."""
+    """A passphrase and whose it is, or keys.
+
+    With `granters`, the public keys that may sign an org's keys for this user, those in the scope's directory too.
+    """
 
     passphrase: str | None = field(default=None, repr=False)
     user: str = ""
+    granters: tuple[bytes, ...] = ()
     keys: Keyring = field(default_factory=Keyring)
 
     @classmethod
     def read(cls, value: Json) -> Self:
-        """Read `{"passphrase", "user"}` or `{"audiences"}`. Raises Unreadable, which never says what was sent."""
+        """Read `{"passphrase", "user", "granters"?}` or `{"audiences"}`.
+
+        Raises Unreadable, which never says what was sent.
+        """
         if not isinstance(value, dict):
             raise Unreadable("expected an object")
         if ("passphrase" in value) == ("audiences" in value):
@@ -49,7 +58,7 @@ class Given:
                 return cls(keys=Keyring.read_audiences(value["audiences"]))
             except SealError as error:
                 raise Unreadable(error.detail, "audiences") from None
-        return cls(_text(value, "passphrase"), _text(value, "user"))
+        return cls(_text(value, "passphrase"), _text(value, "user"), _granters(value.get("granters", [])))
 
     async def keyring(self) -> Keyring:
         """What they amount to; a passphrase is stretched off the event loop."""
@@ -57,6 +66,15 @@ class Given:
             return self.keys
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(STRETCHING, Keyring.from_passphrase, self.passphrase, self.user)
+
+
+def _granters(value: Json) -> tuple[bytes, ...]:
+    if not isinstance(value, list) or len(value) > MOST_GRANTERS or not all(isinstance(key, str) for key in value):
+        raise Unreadable(f"expected up to {MOST_GRANTERS} public keys", "granters")
+    try:
+        return tuple(read_hex(str(key), f"granter {n}", KEY_BYTES) for n, key in enumerate(value))
+    except SealError as error:
+        raise Unreadable(error.detail, "granters") from None
 
 
 def too_many() -> Problem:

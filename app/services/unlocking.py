@@ -20,6 +20,7 @@ from app.services.opening import Opened
 from app.services.reading_ops import advance
 from app.services.slots import Slots
 from app.services.trying_keys import MOST_BYTES, Given, fitting, too_many
+from app.services.unwrapping import unwrapped
 from app.services.vault import Vault
 from app.sql import devices, hosting, ops, scope_keys, scopes
 from app.sql.ops import Span
@@ -83,6 +84,9 @@ class Unlocking:
 
     async def _unlock(self, caller: Caller, scope: int, given: Given, watch: Watch) -> dict[str, Any]:
         keyring = await given.keyring()
+        if given.granters and keyring.master is not None:
+            wrapped = unwrapped(self.engine, scope, keyring.master, given.user, given.granters)
+            keyring = keyring.joined(await wrapped)
         async with self.whole.take(scope):
             keyring = await fitting(self.engine, scope, keyring)
             await self._begin(caller, scope, keyring)
