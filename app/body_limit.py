@@ -5,9 +5,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.problems import Problem
 from app.server import Server
-from app.services.access import Caller, known
+from app.services.access import Caller, still_known
 from app.settings import Settings
-from app.sql.transactions import reading
+from app.sql.transactions import alone
 
 #: So much is read of anybody's body; the rest only once the token is known to be somebody's.
 OF_STRANGERS = 64 * 1024
@@ -23,8 +23,8 @@ async def refuse_strangers(server: Server, headers: Headers) -> None:
     if scheme.lower() != "bearer":
         raise Problem("unauthorized", "send a token as Authorization: Bearer")
     admin = server.settings.admin_token
-    async with reading(server.engine) as connection:
-        await known(connection, Caller.of(token.strip(), None if admin is None else admin.get_secret_value()))
+    async with alone(server.engine) as pg:
+        await still_known(pg, Caller.of(token.strip(), None if admin is None else admin.get_secret_value()))
 
 
 class BodyLimit:

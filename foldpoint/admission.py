@@ -1,11 +1,14 @@
 """What the server asks of an op beyond the crate's rules (server.md §3, §7, §9)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Raw
+
 from foldpoint.canonical import Unreadable, is_deeper
 from foldpoint.envelope import is_envelope
-from foldpoint.op import Op, OpText, read_op_text
+from foldpoint.op import Op, OpText, read_emitted, read_op_text
 from foldpoint.relay import Refusal
 
 #: A deeper payload could be pushed, but no device could pull it back.
@@ -19,6 +22,14 @@ HOSTED_PREFIX = "hosted-"
 Mode = Literal["plain", "sealed"]
 
 
+def read_emitted_admissible(texts: Sequence[bytes | Raw]) -> list[OpText] | None:
+    """Read texts that the crate emitted, all of which `read_admissible` takes; None if one of them is not such."""
+    read = read_emitted(texts, MAX_PAYLOAD_DEPTH)
+    if read is None or any(_is_long(device_id) for device_id in {one.op.device_id for one in read}):
+        return None
+    return read
+
+
 def read_admissible(text: bytes) -> OpText:
     """Read one op that can be stored and pulled back. Raises Unreadable."""
     read = read_op_text(text)
@@ -26,11 +37,15 @@ def read_admissible(text: bytes) -> OpText:
     for name, number in (("seq", op.seq), ("hlc.wall_ms", op.hlc.wall_ms)):
         if number > I64_MAX:
             raise Unreadable(f"{number} is above 2^63-1", name)
-    if len(op.device_id.encode()) > MAX_DEVICE_ID_BYTES:
+    if _is_long(op.device_id):
         raise Unreadable(f"longer than {MAX_DEVICE_ID_BYTES} bytes", "device_id")
     if is_deeper(op.payload_text, MAX_PAYLOAD_DEPTH):
         raise Unreadable(f"more than {MAX_PAYLOAD_DEPTH} nested containers", "payload")
     return read
+
+
+def _is_long(device_id: str) -> bool:
+    return len(device_id.encode()) > MAX_DEVICE_ID_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,17 @@ def judge(chain: Chain, op: Op, computed_id: str, held: Mapping[int, str]) -> Re
     return _judge_next(chain, op)
 
 
+def continues(before: Op, op: Op, computed_id: str) -> bool:
+    """Whether `judge` accepts an op because the one accepted just before it is the one that it follows."""
+    return (
+        op.seq == before.seq + 1
+        and op.prev == before.op_id
+        and op.op_id == computed_id
+        and op.hlc > before.hlc
+        and before.device_id == op.device_id == op.hlc.device_id
+    )
+
+
 def _judge_next(chain: Chain, op: Op) -> Refusal | None:
     if op.seq != chain.next_seq:
         return Refusal(

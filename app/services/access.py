@@ -151,7 +151,7 @@ async def known(connection: AsyncConnection, caller: Caller) -> None:
 
 
 async def still_known(pg: Driver, caller: Caller) -> None:
-    """Raises unauthorized if the token was revoked since the work for its caller began."""
+    """Raises unauthorized unless the token is somebody's, or if it was revoked since the work for its caller began."""
     if not caller.root and not await standing(pg, [caller.token_hash]):
         raise revoked()
 

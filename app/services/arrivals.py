@@ -4,16 +4,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Annotated, Any, NamedTuple, TypeVar
+from contextlib import suppress
+from operator import le
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from app.sql.keys import raw_op_id, stream_key
 from app.sql.ops import NewOp
-from foldpoint.admission import I64_MAX, read_admissible
+from foldpoint.admission import I64_MAX, read_admissible, read_emitted_admissible
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.envelope import is_envelope
-from foldpoint.op import Op
+from foldpoint.op import Op, OpText
 from foldpoint.relay import Refusal
 from foldpoint.surfaces import conversation, surface_of
 
@@ -21,8 +23,9 @@ from foldpoint.surfaces import conversation, surface_of
 PART = 250
 #: So many ops at most, and not many bytes, are few.
 FEW = 16
-#: Above so many bytes reading leaves the event loop for a thread.
-OFF_LOOP_BYTES = 64 * 1024
+#: Above so many bytes work leaves the event loop for a thread; reading ops and splitting a request are quick, and a
+#: thread that wants the interpreter while the loop does too costs both of them more.
+OFF_LOOP_BYTES, READ_BYTES, SPLIT_BYTES = 64 * 1024, 256 * 1024, 1024 * 1024
 #: Ops are read while a scope's lock is held: splitting other requests may not keep them waiting.
 READERS = ThreadPoolExecutor(2, "reading")
 
@@ -33,15 +36,15 @@ class BodyUnreadable(ValueError):
     """The body is no JSON array at all, so nothing of it was taken."""
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """One element of a request: its place in the array, the op id it claims, and its text."""
 
     place: int
     op_id: str | None
-    text: bytes
+    text: bytes | msgspec.Raw
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """An op that was read, with what storage needs of it."""
 
     place: int
@@ -58,9 +61,13 @@ class Arrival(NamedTuple):
 
     def row(self, scope: int, device: int) -> NewOp:
         """The row, for these numbers of scope and device, of an op whose id was verified."""
-        number = surface_of(self.op.surface).number
-        stream = stream_of(self.op)
-        return NewOp(scope, device, self.op, self.body, self.payload_at, number, stream, raw_op_id(self.op.op_id))
+        op = self.op
+        wall_ms, counter, _ = op.hlc
+        surface = surface_of(op.surface).number
+        return (
+            scope, wall_ms, counter, op.seq, device, self.payload_at, surface, raw_op_id(op.op_id), stream_of(op),
+            self.body,
+        )  # fmt: skip
 
 
 #: The stream of event-stream records that no conversation shows: routing samples, and tombstones.
@@ -81,13 +88,14 @@ def record_stream(op: Op) -> bytes:
     return stream_key(conversation.conversation_id(op.payload))
 
 
-class _Claim(msgspec.Struct):
+class _Claim(msgspec.Struct, gc=False):
     seq: Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
     op_id: Any = None
 
 
 _SPLIT = msgspec.json.Decoder(list[msgspec.Raw])
 _CLAIM = msgspec.json.Decoder(_Claim)
+_CLAIMS = msgspec.json.Decoder(list[_Claim])
 
 
 def in_seq_order(body: bytes) -> list[Sent]:
@@ -95,24 +103,33 @@ def in_seq_order(body: bytes) -> list[Sent]:
 
     An element whose seq cannot be read keeps its place after the ones before it. Raises BodyUnreadable.
     """
+    texts = split(body)
+    claims = _claims(body, texts)
+    ids = (claim.op_id if isinstance(claim.op_id, str) else None for claim in claims)
+    sent = list(map(Sent, range(len(texts)), ids, texts))
+    seqs = [claim.seq for claim in claims]
+    return sent if all(map(le, seqs, seqs[1:])) else sorted(sent, key=lambda one: seqs[one.place])
+
+
+def _claims(body: bytes, texts: Sequence[bytes | msgspec.Raw]) -> Sequence[_Claim]:
+    with suppress(msgspec.DecodeError, RecursionError):
+        return _CLAIMS.decode(body)
     highest = -1
-    ordered: list[tuple[int, Sent]] = []
-    for place, text in enumerate(split(body)):
+    claims = []
+    for text in texts:
         try:
             claim = _CLAIM.decode(text)
         except (msgspec.DecodeError, RecursionError):
             claim = _Claim(highest)
         highest = max(highest, claim.seq)
-        op_id = claim.op_id if isinstance(claim.op_id, str) else None
-        ordered.append((claim.seq, Sent(place, op_id, text)))
-    ordered.sort(key=lambda entry: entry[0])
-    return [sent for _, sent in ordered]
+        claims.append(claim)
+    return claims
 
 
-def split(body: bytes) -> list[bytes]:
+def split(body: bytes) -> Sequence[bytes | msgspec.Raw]:
     """The texts of the elements of a JSON array. Raises BodyUnreadable."""
     try:
-        return [bytes(raw) for raw in _SPLIT.decode(body)]
+        return _SPLIT.decode(body)
     except (msgspec.DecodeError, RecursionError):
         text = body.decode(errors="surrogateescape").strip(" \t\r\n")
         if not text.startswith("["):
@@ -176,28 +193,41 @@ class Reading:
     async def _read(self, start: int) -> list[Arrival]:
         part = self._sent[start : start + PART]
         size = sum(len(sent.text) for sent in part)
-        arrivals, self.refusal = await off_loop(size, read_arrivals, part, self._limits, threads=READERS)
+        arrivals, self.refusal = await off_loop(
+            size, read_arrivals, part, self._limits, threads=READERS, above=READ_BYTES
+        )
         return arrivals
 
 
 def read_arrivals(part: Sequence[Sent], limits: Mapping[str, int]) -> tuple[list[Arrival], Refusal | None]:
     """Read elements until one cannot be: the ops before it, and why it cannot."""
+    texts = [one.text for one in part]
+    if (
+        max(map(len, texts), default=0) <= limits["max_op_bytes"]
+        and (emitted := read_emitted_admissible(texts)) is not None
+    ):
+        return list(map(_arrival, part, emitted)), None
     arrivals: list[Arrival] = []
-    for place, _, text in part:
-        if len(text) > limits["max_op_bytes"]:
-            detail = f"op {place} has {len(text)} bytes; an op may have {limits['max_op_bytes']}"
-            return arrivals, Refusal("too_large", detail, {"index": place, **limits})
+    for one in part:
+        if len(one.text) > limits["max_op_bytes"]:
+            detail = f"op {one.place} has {len(one.text)} bytes; an op may have {limits['max_op_bytes']}"
+            return arrivals, Refusal("too_large", detail, {"index": one.place, **limits})
         try:
-            op, body, payload_at = read_admissible(text)
+            arrivals.append(_arrival(one, read_admissible(bytes(one.text))))
         except Unreadable as error:
-            facts: dict[str, Json] = {"index": place, "path": error.path}
-            return arrivals, Refusal("unreadable_op", f"op {place} cannot be read: {error}", facts)
-        arrivals.append(Arrival(place, op, op.computed_id(), body, payload_at))
+            facts: dict[str, Json] = {"index": one.place, "path": error.path}
+            return arrivals, Refusal("unreadable_op", f"op {one.place} cannot be read: {error}", facts)
     return arrivals, None
 
 
-async def off_loop(size: int, work: Callable[..., T], *args: Any, threads: Executor | None = None) -> T:
+def _arrival(sent: Sent, read: OpText) -> Arrival:
+    return Arrival(sent.place, read.op, read.op.computed_id(), read.text, read.payload_at)
+
+
+async def off_loop(
+    size: int, work: Callable[..., T], *args: Any, threads: Executor | None = None, above: int = OFF_LOOP_BYTES
+) -> T:
     """Do work on so many bytes, in a thread if they are many."""
-    if size > OFF_LOOP_BYTES:
+    if size > above:
         return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
     return work(*args)

@@ -73,12 +73,13 @@ async def check_chains(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[
     async for row in audit.ops(pg, scope):
         no, name = row["device"], f"device {_name(held, row)} seq {row['seq']}"
         try:
-            op, text, payload_at = read_op_text(row["body"])
+            read = read_op_text(row["body"])
+            op = read.op
             check_content(op)
         except (Unreadable, ChainError) as error:
             yield f"{name}: {error}"
             continue
-        if text != row["body"] or not _columns_agree(row, op, payload_at) or no not in held:
+        if read.text != row["body"] or not _columns_agree(row, op, read.payload_at) or no not in held:
             yield f"{name}: the row does not say what the op says"
             continue
         for fault in _link_faults(before.get(no), op, floors[no]):

@@ -25,14 +25,19 @@ async def fold_into_records(pg: Driver, writes: Writes, scope: int, ops: Sequenc
 
     Ops of event streams are their own records and need nothing but their stream.
     """
-    keyed = [op for op in ops if surface_of(op.surface).keyed]
-    leased = [op for op in ops if surface_of(op.surface).tier is Tier.LEASED]
+    surfaces = {tag: surface_of(tag) for tag in {op.surface for op in ops}}
+    keyed = _those(ops, {tag for tag, surface in surfaces.items() if surface.keyed})
+    leased = _those(ops, {tag for tag, surface in surfaces.items() if surface.tier is Tier.LEASED})
     streams.grow(writes, scope, conversation.SURFACE.number, streams.growth_of(_turns(ops)))
     if keyed:
         await _fold_keyed(pg, writes, scope, keyed, numbers)
         await note_entries(pg, writes, scope, keyed, numbers)
     if leased:
         await _fold_leased(pg, writes, scope, leased, numbers)
+
+
+def _those(ops: Sequence[Op], tags: set[str]) -> list[Op]:
+    return [op for op in ops if op.surface in tags] if tags else []
 
 
 def _turns(ops: Iterable[Op]) -> Iterable[tuple[str, Hlc]]:

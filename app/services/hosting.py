@@ -157,7 +157,7 @@ class Hosting:
         async with Appending(pg, writes) as appending:
             await appending.start([arrival.row(scope.number, line.no) for arrival in arrivals])
         for arrival in arrivals:
-            line.accept(arrival)
+            line.accept(arrival.op)
         await Turn(scope.number, scope.slug, bounds, [], keyring, {device_id: line}).write(pg, writes)
         await writes.send(pg)
         return ops

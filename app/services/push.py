@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.away import DATABASE_ERRORS, unavailable
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.arrivals import BodyUnreadable, Reading, Sent, in_seq_order, off_loop
+from app.services.arrivals import SPLIT_BYTES, BodyUnreadable, Reading, Sent, in_seq_order, off_loop
 from app.services.lanes import Lanes
 from app.services.turns import Admitted, Batch
 from app.services.vault import Vault
@@ -108,7 +108,7 @@ class Pusher:
 
     async def _sent(self, body: bytes) -> list[Sent]:
         try:
-            sent = await off_loop(len(body), in_seq_order, body)
+            sent = await off_loop(len(body), in_seq_order, body, above=SPLIT_BYTES)
         except BodyUnreadable as error:
             raise Problem("invalid_request", str(error), {"path": "", **NOTHING}) from error
         limit = self.settings.max_ops_per_request

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.problems import BrokenOff, Problem
 from app.sql import checkpoints, devices, ops
 from app.sql.ops import Page, Span
-from app.sql.transactions import Driver, connected, driver
+from app.sql.transactions import Driver, alone
 from foldpoint.relay import Chain, truncated
 
 #: Ops of one page of a streamed answer.
@@ -58,8 +58,8 @@ def _frontier_truncated(chain: Chain) -> Problem:
 async def pages(engine: AsyncEngine, scope: int, spans: list[Span], separator: bytes) -> AsyncIterator[Page]:
     """The ops of these spans in (hlc, op_id) order, page by page, a short statement each. Raises Overtaken."""
     while spans:
-        async with connected(engine) as connection:
-            page = await ops.page(await driver(connection), scope, spans, PAGE, separator)
+        async with alone(engine) as pg:
+            page = await ops.page(pg, scope, spans, PAGE, separator)
         if page.ops != sum(page.reached.get(span.device, span.after) - span.after for span in spans) or not page.ops:
             raise Overtaken("GC dropped ops of this answer")
         yield page

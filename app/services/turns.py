@@ -20,7 +20,7 @@ from app.sql.writes import Writes
 from foldpoint.admission import Bounds, mode_of
 from foldpoint.envelope import is_well_formed
 from foldpoint.op import Op
-from foldpoint.relay import Chain, Duplicate, Refusal, judge
+from foldpoint.relay import Chain, Duplicate, Refusal, continues, judge
 from foldpoint.seal import Keyring
 from foldpoint.slug import slug
 from foldpoint.surfaces import intent
@@ -60,10 +60,10 @@ Answers = list[Admitted | Problem]
 
 @dataclass(slots=True)
 class Line:
-    """A device in this turn: its chain as it becomes, the ids held at seqs that ops may meet, its new ops."""
+    """A device in this turn: its chain as it was, the ids held at seqs that ops may meet, its new ops."""
 
     device: Device
-    chain: Chain
+    before: Chain
     held: dict[int, str] = field(default_factory=dict)
     new: list[Op] = field(default_factory=list)
     contact: bool = False
@@ -73,26 +73,30 @@ class Line:
     def no(self) -> int:
         return self.device.no
 
+    @property
+    def chain(self) -> Chain:
+        """The chain as it becomes."""
+        return self.before.extended(self.new[-1]) if self.new else self.before
+
     def bind(self, arrivals: Sequence[Arrival], slug_: str, reach: Reach) -> None:
         """Take the raw id of the first op, if it has the slug; it is stored with the first op that is accepted."""
-        if self.device.chain.device_id is None and self.chain.head is None and arrivals:
+        if self.device.chain.device_id is None and not self.new and arrivals:
             claimed = reach.bound or arrivals[0].op.device_id
-            self.chain = Chain(claimed if slug(claimed) == slug_ else slug_)
+            self.before = Chain(claimed if slug(claimed) == slug_ else slug_)
 
     def judge(self, arrival: Arrival, bounds: Bounds) -> Refusal | Duplicate | None:
+        if self.new and continues(self.new[-1], arrival.op, arrival.computed_id):
+            return bounds.refuse(arrival.op)
         verdict = judge(self.chain, arrival.op, arrival.computed_id, self.held)
         return verdict if verdict is not None else bounds.refuse(arrival.op)
 
-    def accept(self, arrival: Arrival) -> None:
-        self.chain = self.chain.extended(arrival.op)
-        self.held[arrival.op.seq] = arrival.op.op_id
-        self.new.append(arrival.op)
+    def accept(self, op: Op) -> None:
+        self.held[op.seq] = op.op_id
+        self.new.append(op)
 
     def new_scopes(self) -> dict[str, int]:
         """The scope tags that are new to this device, with the seq of their first op."""
-        first: dict[str, int] = {}
-        for op in self.new:
-            first.setdefault(op.scope, op.seq)
+        first = {op.scope: op.seq for op in reversed(self.new)}
         return {tag: seq for tag, seq in first.items() if slot_key(tag) not in self.device.scope_keys}
 
     def problem(self) -> str | None:
@@ -166,17 +170,17 @@ class Turn:
         accepted = []
         for arrival in arrivals:
             verdict = line.judge(arrival, self.bounds)
-            if isinstance(verdict, Refusal):
+            if verdict is None:
+                line.accept(arrival.op)
+                accepted.append(arrival)
+                if self.bounds.mode is None:
+                    self.bounds = replace(self.bounds, mode=mode_of(arrival.op))
+            elif isinstance(verdict, Duplicate):
+                admitted.duplicates.append(arrival.place)
+            else:
                 admitted.rejected, admitted.refusal = arrival.place, verdict
                 break
-            if isinstance(verdict, Duplicate):
-                admitted.duplicates.append(arrival.place)
-                continue
-            line.accept(arrival)
-            accepted.append(arrival)
-            admitted.stored.append(arrival.place)
-            if self.bounds.mode is None:
-                self.bounds = replace(self.bounds, mode=mode_of(arrival.op))
+        admitted.stored += [arrival.place for arrival in accepted]
         return accepted
 
     async def _hold(self, pg: Driver, line: Line, arrivals: Sequence[Arrival]) -> None:

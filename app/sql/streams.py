@@ -1,5 +1,6 @@
 """Conversations as a listing needs them: how many turns, from which stamp to which."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,11 +17,7 @@ class Growth:
 
     first: Hlc
     last: Hlc
-    records: int = 1
-
-    def add(self, hlc: Hlc) -> None:
-        self.first, self.last = min(self.first, hlc), max(self.last, hlc)
-        self.records += 1
+    records: int
 
 
 GROW = """
@@ -56,13 +53,10 @@ def _stamp(hlc: Hlc) -> tuple[int, int, bytes]:
 
 def growth_of(stamps: Iterable[tuple[str, Hlc]]) -> dict[str, Growth]:
     """What these records, each with its stream's name, add to which stream."""
-    growth: dict[str, Growth] = {}
+    grouped: dict[str, list[Hlc]] = defaultdict(list)
     for name, hlc in stamps:
-        if name in growth:
-            growth[name].add(hlc)
-        else:
-            growth[name] = Growth(hlc, hlc)
-    return growth
+        grouped[name].append(hlc)
+    return {name: Growth(min(own), max(own), len(own)) for name, own in grouped.items()}
 
 
 LIST = """

@@ -34,6 +34,14 @@ class Driver(Protocol):
     async def copy_records_to_table(
         self, table_name: str, *, records: Iterable[Any], columns: Sequence[str]
     ) -> str: ...
+    async def copy_to_table(
+        self,
+        table_name: str,
+        *,
+        source: AsyncIterator[bytes],
+        columns: Sequence[str],
+        format: str,  # noqa: A002
+    ) -> str: ...
     def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> "Cursor": ...
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -70,18 +78,23 @@ async def writing(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 @asynccontextmanager
-async def exclusive(engine: AsyncEngine) -> AsyncIterator[Driver]:
-    """One read-committed transaction on the driver's connection alone: the hot path of a push."""
+async def alone(engine: AsyncEngine) -> AsyncIterator[Driver]:
+    """The driver's connection, on which each statement is a transaction of its own: the cheapest there is."""
     pooled = await engine.raw_connection()
     try:
-        pg = cast(Driver, pooled.driver_connection)
-        async with pg.transaction():
-            yield pg
+        yield cast(Driver, pooled.driver_connection)
     except (asyncio.CancelledError, GeneratorExit):
         pooled.invalidate()
         raise
     finally:
         await greenlet_spawn(pooled.close)
+
+
+@asynccontextmanager
+async def exclusive(engine: AsyncEngine) -> AsyncIterator[Driver]:
+    """One read-committed transaction on the driver's connection alone: the hot path of a push."""
+    async with alone(engine) as pg, pg.transaction():
+        yield pg
 
 
 async def begun(connection: AsyncConnection) -> Driver:

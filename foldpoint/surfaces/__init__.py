@@ -32,12 +32,13 @@ if len(BY_NAME) != len(SURFACES) or len(BY_NUMBER) != len(SURFACES):
     raise ImportError("two surfaces share a name or a number")
 
 _PREFIX = registry.SURFACE.name + ":"
-_PLAIN = {surface.name: surface for surface in SURFACES if surface is not registry.SURFACE}
+#: The tags that are a surface's name.
+PLAIN_TAGS = {surface.name: surface for surface in SURFACES if surface is not registry.SURFACE}
 
 
 def surface_of(tag: str) -> Surface:
     """The surface a tag belongs to. Raises KeyError for a tag that no op can carry."""
-    found = _PLAIN.get(tag)
+    found = PLAIN_TAGS.get(tag)
     if found is not None:
         return found
     if tag.startswith(_PREFIX):
@@ -58,11 +59,11 @@ def read_surface(value: Json) -> str:
     """The tag of a surface's JSON form. Raises Unreadable (§1.11, §3.2)."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
-        if name in _PLAIN and inner is None:
+        if name in PLAIN_TAGS and inner is None:
             return name
         if name == registry.SURFACE.name:
             return _PREFIX + registry.read_kind(inner)
-    if isinstance(value, str) and value in _PLAIN:
+    if isinstance(value, str) and value in PLAIN_TAGS:
         return value
     raise Unreadable("unknown surface", "surface")
 
@@ -74,6 +75,7 @@ def surface_json(tag: str) -> Json:
 __all__ = [
     "BY_NAME",
     "BY_NUMBER",
+    "PLAIN_TAGS",
     "SURFACES",
     "Surface",
     "Tier",
