@@ -26,18 +26,20 @@ def fold_onto(base: SyncState, ops: Iterable[Op]) -> SyncState:
     would, if an agent's pendings count as touched by its intents.
     """
     logs, registries, intents = dict(base.logs), dict(base.registries), dict(base.intents)
-    fresh: set[str] = set()
-    by_agent: dict[str, list[Op]] = defaultdict(list)
+    by_tag: dict[str, list[Op]] = defaultdict(list)
     for op in _distinct(ops):
-        tier = surface_of(op.surface).tier
+        by_tag[op.surface].append(op)
+    by_agent: dict[str, list[Op]] = defaultdict(list)
+    for tag, batch in by_tag.items():
+        tier = surface_of(tag).tier
         if tier is Tier.LEASED:
-            by_agent[intent.agent_id(op.payload)].append(op)
+            for op in batch:
+                by_agent[intent.agent_id(op.payload)].append(op)
             continue
         group = logs if tier is Tier.GROW_ONLY else registries
-        if op.surface not in fresh:
-            fresh.add(op.surface)
-            group[op.surface] = dict(group.get(op.surface, {}))
-        _compete(group[op.surface], op, latest=tier is Tier.REGISTRY)
+        group[tag] = entries = dict(group.get(tag, {}))
+        for op in batch:
+            _compete(entries, op, latest=tier is Tier.REGISTRY)
     for agent, batch in by_agent.items():
         intents[agent] = _fold_intents(intents.get(agent, AgentIntents()), batch)
     return SyncState(logs, registries, intents)

@@ -51,20 +51,24 @@ async def _fold_keyed(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op],
     held = await records.touched(pg, scope, slots)
     base = SyncState()
     for slot, record in held.items():
-        _group(base, slot).setdefault(slot.tag, {})[slot.key] = record
+        _group(base, slot.tag).setdefault(slot.tag, {})[slot.key] = record
     folded = fold_onto(base, ops)
-    winners = ((slot, _group(folded, slot)[slot.tag][slot.key]) for slot in slots)
-    changed = (
-        Winner(slot, record, numbers[record.hlc.device_id], slot not in held)
-        for slot, record in winners
-        if held.get(slot) != record
-    )
+    tags = {slot.tag for slot in slots}
+    changed = {tag: _winners(_group(base, tag).get(tag, {}), _group(folded, tag)[tag], numbers) for tag in tags}
     await records.put(pg, writes, scope, changed)
-    records.name_kinds(writes, scope, (kind_of(slot.tag) for slot in slots))
+    records.name_kinds(writes, scope, map(kind_of, tags))
 
 
-def _group(state: SyncState, slot: Slot) -> dict[str, Entries]:
-    return state.logs if surface_of(slot.tag).tier is Tier.GROW_ONLY else state.registries
+def _group(state: SyncState, tag: str) -> dict[str, Entries]:
+    return state.logs if surface_of(tag).tier is Tier.GROW_ONLY else state.registries
+
+
+def _winners(before: Entries, after: Entries, numbers: Numbers) -> list[Winner]:
+    return [
+        Winner(key, record, numbers[record.hlc.device_id], key not in before)
+        for key, record in after.items()
+        if before.get(key) != record
+    ]
 
 
 async def _fold_leased(pg: Driver, writes: Writes, scope: int, ops: Sequence[Op], numbers: Numbers) -> None:

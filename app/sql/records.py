@@ -1,8 +1,10 @@
 """The folded state of keyed surfaces: the records a batch touches, and what the fold made of them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
+from app.sql.copying import Copying
 from app.sql.keys import is_short, raw_op_id, slot_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
@@ -17,19 +19,20 @@ class Slot(NamedTuple):
     tag: str
     key: str
 
-    @property
-    def place(self) -> tuple[int, bytes, bytes]:
-        """The row's key below the scope."""
-        return surface_of(self.tag).number, slot_key(kind_of(self.tag)), slot_key(self.key)
+
+def _place(tag: str) -> tuple[int, bytes]:
+    """The surface and the kind of a tag's rows."""
+    return surface_of(tag).number, slot_key(kind_of(tag))
 
 
-#: The lateral look-up keeps each key an index probe, whatever the statistics say.
+#: The lateral look-up keeps each key an index probe, whatever the statistics say. A surface travels as a byte: of each
+#: number in an array the driver asks first whether it is an array too, which takes longer than all else.
 TOUCHED = """
 select t.i, r.*, d.id as device_id
-from unnest($2::smallint[], $3::bytea[], $4::bytea[]) with ordinality as t(surface, kind, key, i)
+from unnest($2::bytea[], $3::bytea[], $4::bytea[]) with ordinality as t(surface, kind, key, i)
 cross join lateral (
     select wall_ms, counter, device, op_id, payload from record
-    where scope = $1 and surface = t.surface and kind = t.kind and key = t.key limit 1
+    where scope = $1 and surface = get_byte(t.surface, 0)::smallint and kind = t.kind and key = t.key limit 1
 ) r
 join device d on d.scope = $1 and d.no = r.device
 """
@@ -40,7 +43,10 @@ async def touched(pg: Driver, scope: int, slots: Collection[Slot]) -> dict[Slot,
     if not slots:
         return {}
     asked = list(slots)
-    rows = await pg.fetch(TOUCHED, scope, *zip(*(slot.place for slot in asked), strict=True))
+    places = {tag: _place(tag) for tag in {slot.tag for slot in asked}}
+    surfaces = {tag: surface.to_bytes(1) for tag, (surface, _) in places.items()}
+    columns = [surfaces[tag] for tag, _ in asked], [places[tag][1] for tag, _ in asked]
+    rows = await pg.fetch(TOUCHED, scope, *columns, [slot_key(key) for _, key in asked])
     return {asked[row["i"] - 1]: record_of(row) for row in rows}
 
 
@@ -63,30 +69,48 @@ on conflict do nothing
 
 
 class Winner(NamedTuple):
-    """The record that now holds a slot, and its device's number; a `new` slot was empty."""
+    """The record that now holds a key, and its device's number; a `new` one's slot was empty."""
 
-    slot: Slot
+    key: str
     record: Record
     device: int
     new: bool
 
 
-async def put(pg: Driver, writes: Writes, scope: int, winners: Iterable[Winner]) -> None:
-    """Write winners, many new ones at once."""
-    new: list[tuple[Any, ...]] = []
-    held: list[tuple[Any, ...]] = []
-    for winner in winners:
-        (new if winner.new else held).append((scope, *_row(winner)))
+#: A row of `COLUMNS`.
+Row = tuple[int, int, int, int, int, bytes, bytes, bytes, bytes]
+
+
+async def put(pg: Driver, writes: Writes, scope: int, winners: Mapping[str, Iterable[Winner]]) -> None:
+    """Write each tag's winners, many new ones at once."""
+    new: list[Row] = []
+    held: list[Row] = []
+    for tag, of_tag in winners.items():
+        place = _place(tag)
+        for key, record, device, is_new in of_tag:
+            wall_ms, counter, _ = record.hlc
+            row = scope, wall_ms, counter, device, *place, slot_key(key), raw_op_id(record.op_id), record.payload
+            (new if is_new else held).append(row)
     if len(new) < MANY:
         writes.add(PUT, new)
     else:
-        await pg.copy_records_to_table("record", records=new, columns=COLUMNS)
+        copying = Copying(pg, "record", COLUMNS)
+        await copying.add(_binary(new))
+        await copying.finish()
     writes.add(PUT, held)
 
 
-def _row(winner: Winner) -> tuple[Any, ...]:
-    slot, record, device, _ = winner
-    return *record.hlc[:2], device, *slot.place, raw_op_id(record.op_id), record.payload
+#: The first five columns as COPY reads them: how many there are, then each one's length and value.
+_FIXED = Struct(">h ii iq iq ii ih").pack
+
+
+def _binary(rows: Sequence[Row]) -> bytes:
+    parts: list[bytes] = []
+    for scope, wall_ms, counter, device, surface, *texts in rows:
+        parts.append(_FIXED(9, 4, scope, 8, wall_ms, 8, counter, 4, device, 2, surface))
+        for text in texts:
+            parts += (len(text).to_bytes(4), text)
+    return b"".join(parts)
 
 
 class Event(NamedTuple):
