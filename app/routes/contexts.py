@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, TypeVar
 
+import orjson
 from fastapi import APIRouter, Header, Query, Response
 
 from app.routes.asking import Asking, AskingDep, BodyDep, Streamed, answer, unreadable
 from app.routes.byte_ranges import is_held
-from app.routes.documents import CURSORS, FOLDED, STAMP, gives, takes
+from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, emitted, written
 from app.services import listing
 from app.services.arrivals import off_loop
@@ -23,12 +24,13 @@ from foldpoint.hlc import U32_MAX
 from foldpoint.hosted import read_writer
 from foldpoint.projections import CONTEXT
 from foldpoint.stored_message.checkpoint import restore_checkpoint, session_checkpoint
-from foldpoint.stored_message.context import Context, context_of
+from foldpoint.stored_message.context import context_of
 from foldpoint.stored_message.files import export_records, import_file
 from foldpoint.stored_message.pairing import left_out, paired
 from foldpoint.stored_message.refusals import Refused
 from foldpoint.stored_message.render import render
 from foldpoint.stored_message.session import SessionContext
+from foldpoint.stored_message.shapes import read_document
 
 router = APIRouter(prefix="/v1/scopes/{scope}/contexts", tags=["contexts"])
 
@@ -44,8 +46,15 @@ MESSAGE: dict[str, Any] = {
 PUT = {"op": "put", "message_id": "m1", "pos": 0, "message": MESSAGE}
 TURN = {"role": "user", "content": "Which bed is it?"}
 TOTALS = {"system": 0, "knowledge": 0, "history": 5}
-LISTED = {"contexts": [{"session": "trip", "entries": 1, "last": STAMP}], "cursor": None}
-HELD = {"messages": [MESSAGE], "partition_tokens": TOTALS, "history_len": 1, "message_ids": ["m1"]}
+RESUMED = {"system_text": "", "messages": [TURN], "left_out": {"turns": 0, "calls": [], "results": []}}
+HELD = {
+    "messages": [MESSAGE],
+    "partition_tokens": TOTALS,
+    "history_len": 1,
+    "message_ids": ["m1"],
+    "pending": [],
+    "last": {"hlc": STAMP, "op_id": RECORD["op_id"]},
+}
 Session = Annotated[str, Query(description="any string")]
 Window = Annotated[int, Query(ge=0, le=U32_MAX, description="the tokens there are for input, reserves taken off")]
 OPS = {
@@ -73,10 +82,12 @@ async def contexts(
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=listing.MAX_CONVERSATIONS)] = 100,
 ) -> Response:
-    """The messages of a session in order, with their totals; or the sessions, by name in byte order."""
+    """The messages of a session in order, with their totals; or the sessions, by name in byte order.
+
+    `pending` are messages that were moved but are not there yet; `last` is the last op of the session.
+    """
     if session is not None:
-        context = await asking.stream(scope, FOLD, session)
-        return answer({**context.to_json(), "message_ids": context.message_ids()})
+        return Response(await _off_loop(asking, scope, session, _held), media_type="application/json")
     async with asking.reading_projection(scope, CONTEXT) as work:
         page, more = await listing.named_streams(await work.pg(), work.reach.cursors, CONTEXT, cursor, limit)
     found = [{"session": one.name, "entries": one.entries, "last": one.last[0].to_json()} for one in page]
@@ -107,31 +118,38 @@ async def ops(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -> 
             raise Unreadable("expected a string", "session")
         return appending(asking.server.projections, Target(writer, session), read_ops(fields.get("ops")))
 
-    return await written(asking, scope, body, key, Call(b"contexts ", plan, emitted))
+    return await written(asking, scope, body, key, Call(b"contexts ", plan, emitted, read_document))
 
 
 @router.get("/render", responses=gives({"system_text": "", "turns": [TURN], "exact": True}, *FOLDED))
 async def rendered(asking: AskingDep, scope: str, session: Session, window: Window) -> Response:
     """What a model is shown of a session within a window. `exact`: the original kernel counts the same tokens."""
-    shown = await _of_context(asking, scope, session, lambda context: render(context, window))
-    return answer({**shown.to_json(), "exact": shown.exact})
+
+    def shown(folded: SessionContext) -> bytes:
+        context = context_of(folded.messages())
+        context.check_totals()
+        made = render(context, window)
+        return orjson.dumps({**made.to_json(), "exact": made.exact})
+
+    return Response(await _off_loop(asking, scope, session, shown), media_type="application/json")
 
 
-@router.get("/resume", responses=gives({"messages": [TURN], "left_out": {"calls": [], "results": []}}, *FOLDED))
+@router.get("/resume", responses=gives(RESUMED, *FOLDED))
 async def resumed(asking: AskingDep, scope: str, session: Session, window: Window | None = None) -> Response:
     """The messages to hand to a provider: every call with its result, every result with its call.
 
     With a window they are those that a model is shown, without it all of history; the system text comes beside them.
     """
 
-    def turns(context: Context) -> dict[str, Any]:
+    def turns(folded: SessionContext) -> bytes:
+        context = context_of(folded.messages())
         shown = render(context, U32_MAX if window is None else window)
         said = [row.live for row in context.history] if window is None else shown.turns
         kept = paired(said)
         messages = [turn.to_json() for turn in kept]
-        return {"system_text": shown.system_text, "messages": messages, "left_out": left_out(said, kept)}
+        return orjson.dumps({"system_text": shown.system_text, "messages": messages, "left_out": left_out(said, kept)})
 
-    return answer(await _of_context(asking, scope, session, turns))
+    return Response(await _off_loop(asking, scope, session, turns), media_type="application/json")
 
 
 @router.get("/checkpoint", responses=gives({"logical_state": {}, "checkpoint_digest": "sha256:0a4b…"}, *FOLDED))
@@ -152,13 +170,11 @@ async def checkpoint(
     return Response(text, media_type="application/json", headers=headers)
 
 
-async def _of_context(asking: Asking, scope: str, session: str, asked: Callable[[Context], T]) -> T:
-    def made(folded: SessionContext) -> T:
-        context = context_of(folded.messages())
-        context.check_totals()
-        return asked(context)
-
-    return await _off_loop(asking, scope, session, made)
+def _held(folded: SessionContext) -> bytes:
+    last = folded.stamp and {"hlc": folded.stamp[0].to_json(), "op_id": folded.stamp[1]}
+    pending = sorted(folded.pending)
+    more = {"message_ids": folded.message_ids(), "pending": pending, "last": last}
+    return orjson.dumps({**folded.to_json(), **more})
 
 
 async def _off_loop(asking: Asking, scope: str, session: str, made: Callable[[SessionContext], T]) -> T:

@@ -9,7 +9,7 @@ from app.routes.asking import Asking, AskingDep, BodyDep, read_body, unreadable
 from app.routes.documents import EMITTED, STAMP, gives, takes
 from app.services.arrivals import off_loop
 from app.services.hosting import Hold, Once, Plan, Told, Write, drafts, outcome, turn
-from foldpoint.canonical import Unreadable
+from foldpoint.canonical import Json, Unreadable
 from foldpoint.hosted import read_drafts, read_outcome, read_writer
 from foldpoint.op import Op
 
@@ -27,11 +27,15 @@ def _body(required: list[str], **properties: Any) -> dict[str, Any]:
 
 
 class Call(NamedTuple):
-    """What a route does: reads its fields, for a writer, into a plan; and makes an answer of the ops."""
+    """What a route does: reads its fields, for a writer, into a plan; and makes an answer of the ops.
+
+    `read` is how its body is read as JSON.
+    """
 
     name: bytes
     plan: Callable[[dict[str, Any], str], Plan]
     told: Told
+    read: Callable[[bytes], Json] = read_body
 
 
 Key = Annotated[
@@ -142,7 +146,7 @@ async def written(asking: Asking, scope: str, body: bytes, key: str | None, call
 
 def _read(body: bytes, call: Call) -> tuple[str, Plan]:
     """The writer of a call, and what it would do. Raises Unreadable, invalid_request."""
-    fields = read_body(body)
+    fields = call.read(body)
     if not isinstance(fields, dict):
         raise Unreadable("expected an object")
     writer = read_writer(fields.get("writer"))

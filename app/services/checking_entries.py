@@ -76,7 +76,7 @@ async def _check_snapshots(pg: Driver, scope: int, fold: Fold[Any, Any]) -> Asyn
         key, name = StreamKey(fold.projection.number, row["stream"]), row["name"].decode()
         try:
             snapshot = fold.read(row["body"])
-        except Unreadable:  # another version of the fold made it, and no reader takes it
+        except Unreadable:  # another version of the fold made it, or it does not verify: no reader takes it
             continue
         place = fold.place(snapshot)
         records = [record async for page in snapshots.above(pg, scope, key, None) for record in page]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from app.problems import Problem
 from app.services.access import Caller
+from app.services.arrivals import off_loop
 from app.services.contexts import FOLD
 from app.services.hosting import Hold, Hosting, Plan, Write
 from app.services.streams import Streams
@@ -42,7 +43,7 @@ def refused(error: Unreadable, path: str) -> Problem:
     """The problem of an op that a gate does not let pass; `gate` is the original kernel's code."""
     where = ".".join(part for part in (path, error.path) if part)
     facts = {"path": where} | ({"gate": error.code} if isinstance(error, Refused) else {})
-    return Problem("invalid_request", str(error), facts)
+    return Problem("invalid_request", error.detail, facts)
 
 
 def read_ops(value: Json) -> list[dict[str, Any]]:
@@ -103,8 +104,8 @@ async def import_ops(
     What a retry finds there is a duplicate.
     """
     stored = duplicate = 0
-    payloads = [write_payload(*target, one.op, one.source) for one in found if one.op is not None]
-    for start in range(0, len(payloads), STEP):
+    payloads = await off_loop(size, _payloads, target, found)
+    for start in range(0, max(len(payloads), 1), STEP):
         step = payloads[start : start + STEP]
         told: dict[str, int] = {"stored": 0}
         await hosting.write(caller, scope, Write(target.writer, size, _missing(target, step, told), _nothing))
@@ -112,6 +113,10 @@ async def import_ops(
         duplicate += len(step) - told["stored"]
     skipped = [{**_place(one.source), "detail": one.detail} for one in found if one.op is None]
     return {"stored": stored, "duplicate": duplicate, "skipped": len(skipped), "report": skipped[:MOST_TOLD]}
+
+
+def _payloads(target: Target, found: Sequence[Imported]) -> list[dict[str, Json]]:
+    return [write_payload(*target, one.op, one.source) for one in found if one.op is not None]
 
 
 def _missing(target: Target, payloads: Sequence[dict[str, Json]], told: dict[str, int]) -> Plan:
@@ -129,4 +134,6 @@ async def _nothing(_hold: Hold, _ops: Sequence[Op]) -> dict[str, Any]:
 
 
 def _place(source: Json) -> dict[str, Json]:
-    return {"line": source["line"]} if isinstance(source, dict) and "line" in source else {}
+    """Where in a file it stands."""
+    held = source if isinstance(source, dict) else {}
+    return {name: held[name] for name in ("line", "held_history", "knowledge") if name in held}

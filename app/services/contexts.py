@@ -26,7 +26,7 @@ class ContextFold:
         return snapshot.stamp
 
     def told(self, now: SessionContext) -> Json:
-        return [now.to_json(), sorted(now.removed)]
+        return [now.to_json(), sorted(now.removed), sorted(now.pending)]
 
     def extend(
         self, _stream: str, snapshot: SessionContext, records: list[Record]

@@ -85,6 +85,15 @@ class _Kept(NamedTuple):
     late: int
     place: Place
     text: bytes
+    #: The snapshot that could not be read, and goes.
+    unreadable: int | None
+
+
+class _Base(NamedTuple, Generic[S]):
+    """A stream's latest snapshot; or its start, and the number of a snapshot that could not be read."""
+
+    snapshot: S
+    unreadable: int | None = None
 
 
 class _Found(NamedTuple):
@@ -123,38 +132,40 @@ class Streams:
             return Read(fold.extend(name, fold.start(), []).now, None)
         base = await self._newest(pg, found, fold)
         try:
-            folded, count = await _fold(pg, found, fold, fold.start() if base is None else base)
+            folded, count = await _fold(pg, found, fold, base.snapshot)
         except BelowSnapshot:
             folded = await (_fold_whole(pg, found, fold) if whole is None else whole())
             count = known.entries
         if count < MANY or (place := fold.place(folded.snapshot)) is None:
             return Read(folded.now, None, known.entries)
         text = await asyncio.to_thread(fold.write, folded.snapshot)
-        return Read(folded.now, _Kept(where.scope, key, known.late, place, text), known.entries)
+        kept = _Kept(where.scope, key, known.late, place, text, base.unreadable)
+        return Read(folded.now, kept, known.entries)
 
     async def keep(self, read: Read[Any]) -> None:
         """Keep the snapshot of a read, whose transaction is over."""
         if (kept := read.kept) is not None:
             async with exclusive(self.engine) as pg:
+                if kept.unreadable is not None:
+                    await snapshots.drop(pg, kept.scope, kept.unreadable)
                 await snapshots.keep(pg, kept.scope, kept.key, kept.late, kept.place, kept.text)
 
-    async def _newest(self, pg: Driver, found: _Found, fold: Fold[N, S]) -> S | None:
+    async def _newest(self, pg: Driver, found: _Found, fold: Fold[N, S]) -> _Base[S]:
         where = found.where
         number = await snapshots.newest(pg, where.scope, found.key)
         if number is None:
-            return None
+            return _Base(fold.start())
         name = where.epoch, where.scope, number
         if (parsed := self._parsed.get(name)) is not None:
-            snapshot: S = parsed
-            return snapshot
+            return _Base(parsed)
         text = await snapshots.body(pg, where.scope, number)
         try:
             snapshot = await off_loop(len(text), fold.read, text)
-        except Unreadable:  # another version of the fold made it
-            return None
+        except Unreadable:  # another version of the fold made it, or it does not verify
+            return _Base(fold.start(), number)
         if not where.sealed:
             self._parsed.put(name, snapshot, len(text))
-        return snapshot
+        return _Base(snapshot)
 
 
 async def refuse_closed(pg: Driver, where: Where, projection: Projection) -> None:

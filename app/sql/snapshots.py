@@ -147,6 +147,10 @@ delete from entry_snapshot where scope = $1 and id in (
 """
 
 
+async def drop(pg: Driver, scope: int, number: int) -> None:
+    await pg.execute("delete from entry_snapshot where scope = $1 and id = $2", scope, number)
+
+
 async def keep(pg: Driver, scope: int, key: StreamKey, late: int, place: Place, text: bytes) -> None:
     """Keep a snapshot of a stream that was read at `late`, unless it is wrong by now."""
     columns: tuple[Any, ...] = columns_of(place)

@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from foldpoint.canonical import Json, Unreadable, canonical, read_json
+from foldpoint.canonical import Json, Unreadable, canonical
 from foldpoint.state import Record
 from foldpoint.stored_message.checkpoint import decode_checkpoint, restore_checkpoint
 from foldpoint.stored_message.ops import ContextOp, Move, Put, admit, read_op
 from foldpoint.stored_message.shapes import read_document
+
+#: What of a checkpoint is no message of a session.
+_BESIDE = {"held_history": "it waits for results of the kernel's own calls", "knowledge": "knowledge is no message"}
 
 
 class Imported(NamedTuple):
@@ -21,8 +24,9 @@ class Imported(NamedTuple):
 def import_file(data: bytes) -> list[Imported]:
     """The ops of a file, in order: a checkpoint's messages as puts, or a line for an op. Raises Refused, Unreadable.
 
-    A checkpoint is one JSON document, and is refused as a whole if it does not verify. Lines that cannot be an op, a
-    torn last one too, are told of; blank ones vanish. A second import gives the same sources.
+    A checkpoint is one JSON document, and is refused as a whole if it does not verify; what it holds beside messages is
+    told of. So are lines that cannot be an op, a torn last one too; blank ones vanish. A second import gives the same
+    sources.
     """
     if b'"logical_state"' in data and (document := _document(data)) is not None:
         return _messages_of(document)
@@ -43,20 +47,23 @@ def _document(data: bytes) -> dict[str, Any] | None:
 
 def _messages_of(value: dict[str, Any]) -> list[Imported]:
     document = decode_checkpoint(value)
-    name = document["checkpoint_digest"].removeprefix("sha256:")[:16]
+    context, whole = restore_checkpoint(document), document["checkpoint_digest"]
+    name = whole.removeprefix("sha256:")[:16]
     found = []
-    for pos, message in enumerate(restore_checkpoint(document).messages()):
+    for pos, message in enumerate(context.messages()):
         op = admit({"op": "put", "message_id": f"{name}-{pos}", "pos": pos, "message": dict(message)})
-        found.append(Imported({"checkpoint": document["checkpoint_digest"], "pos": pos}, op, ""))
-    return found
+        found.append(Imported({"checkpoint": whole, "pos": pos}, op, ""))
+    counts = {"held_history": len(context.held), "knowledge": len(context.knowledge)}
+    beside = [(kind, n) for kind, count in counts.items() for n in range(count)]
+    return found + [Imported({"checkpoint": whole, kind: n}, None, f"not taken: {_BESIDE[kind]}") for kind, n in beside]
 
 
 def _line(number: int, line: str) -> Imported:
     source: Json = {"line": number, "text": line}
     try:
-        return Imported(source, admit(read_json(line.encode())), "")
+        return Imported(source, admit(read_document(line.encode())), "")
     except Unreadable as error:
-        return Imported(source, None, f"{error.path}: {error}" if error.path else str(error))
+        return Imported(source, None, str(error))
 
 
 def export_records(records: Iterable[Record]) -> Iterator[bytes]:

@@ -69,8 +69,11 @@ def admit(body: Json) -> dict[str, Any]:
     """The op of a hosted call as its payload holds it, the message in its canonical spelling. Raises Refused."""
     op: dict[str, Any] = _BODY(body, "")
     if "message" in op:
-        check_message(op["message"])
-        op["message"] = canonical_message(op["message"])
+        try:
+            check_message(op["message"])
+            op["message"] = canonical_message(op["message"])
+        except Incompatible as error:
+            raise Incompatible(error.detail, f"message.{error.path}".removesuffix(".")) from error
     return op
 
 

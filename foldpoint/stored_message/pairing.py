@@ -24,9 +24,13 @@ def paired(turns: Iterable[Live]) -> list[Live]:
 
 
 def left_out(turns: Iterable[Live], kept: Iterable[Live]) -> dict[str, Json]:
-    """What `paired` left out, as `{"calls": [call id…], "results": […]}`, in order."""
+    """What `paired` left out, as `{"calls": [call id…], "results": […], "turns": how many}`.
+
+    A turn is left out if nothing of it is left to say.
+    """
     before, after = list(turns), list(kept)
     return {
+        "turns": len(before) - len(after),
         "calls": _without(_calls(before), _calls(after)),
         "results": _without(_results(before), _results(after)),
     }

@@ -3,16 +3,21 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
 
-from foldpoint.canonical import Json, canonical
+from foldpoint.canonical import Json, Unreadable, canonical
 from foldpoint.hlc import Hlc
 from foldpoint.projection import BelowSnapshot
 from foldpoint.state import Record
 from foldpoint.stored_message.message import Partition, StoredMessage
-from foldpoint.stored_message.ops import ContextOp, Key, Put, Remove, read_op
+from foldpoint.stored_message.ops import ContextOp, Key, Move, Put, Remove, read_op
+
+#: Of the form and of the fold: what another fold made is not to be gone on with.
+VERSION = 1
+_DIGEST_BYTES = 64
 
 
 class Status(StrEnum):
@@ -46,6 +51,8 @@ class SessionContext:
     stamp: Key | None = None
     entries: Mapping[str, Entry] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
+    #: Messages that were moved, but are not there yet.
+    pending: frozenset[str] = frozenset()
 
     def extend(self, records: Iterable[Record]) -> "SessionContext":
         """The context with later records. Raises BelowSnapshot if they are not all later.
@@ -58,10 +65,12 @@ class SessionContext:
         if self.stamp is not None and fresh[0][:2] <= self.stamp:
             raise BelowSnapshot
         latest = {op.id: op for record in fresh if (op := read_op(record))}
-        entries, removed = dict(self.entries), set(self.removed)
+        entries, removed, moved = dict(self.entries), set(self.removed), set(self.pending)
         for op in sorted(latest.values(), key=lambda op: op.key):
             _apply(op, entries, removed)
-        return SessionContext(fresh[-1][:2], entries, frozenset(removed))
+            if isinstance(op, Move):
+                moved.add(op.message_id)
+        return SessionContext(fresh[-1][:2], entries, frozenset(removed), frozenset(moved - entries.keys() - removed))
 
     def message_ids(self) -> list[str]:
         """In the order of the messages: system before history, then by pos, first put and id."""
@@ -93,16 +102,19 @@ class SessionContext:
         return Status.APPLIED if op.message_id in self.entries else Status.PENDING
 
     def text(self) -> bytes:
-        """The snapshot as canonical JSON."""
-        return canonical(
+        """The snapshot: canonical JSON behind its digest."""
+        text = canonical(
             {
+                "version": VERSION,
                 "stamp": self.stamp and _key_json(self.stamp),
                 "entries": {
                     message_id: [_key_json(first), *rest] for message_id, (first, *rest) in self.entries.items()
                 },
                 "removed": sorted(self.removed),
+                "pending": sorted(self.pending),
             }
         )
+        return _digest(text) + text
 
 
 def fold(records: Iterable[Record]) -> SessionContext:
@@ -111,13 +123,23 @@ def fold(records: Iterable[Record]) -> SessionContext:
 
 
 def read_snapshot(text: bytes) -> SessionContext:
-    """The context whose `text` this is."""
+    """The context whose `text` this is. Raises Unreadable for a text that does not verify, or of another version."""
+    found, text = text[:_DIGEST_BYTES], text[_DIGEST_BYTES:]
+    if found != _digest(text):
+        raise Unreadable("the digest does not recompute")
     snapshot = orjson.loads(text)
+    if snapshot.get("version") != VERSION:
+        raise Unreadable("another version", "version")
     return SessionContext(
         snapshot["stamp"] and _read_key(snapshot["stamp"]),
         {message_id: Entry(_read_key(first), *rest) for message_id, (first, *rest) in snapshot["entries"].items()},
         frozenset(snapshot["removed"]),
+        frozenset(snapshot["pending"]),
     )
+
+
+def _digest(text: bytes) -> bytes:
+    return sha256(text).hexdigest().encode()
 
 
 def _apply(op: ContextOp, entries: dict[str, Entry], removed: set[str]) -> None:

@@ -1,6 +1,5 @@
 """Checkpoints, kernel runs and merged sessions of stored messages against the original kernel's answers."""
 
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +25,7 @@ from foldpoint.stored_message.render import render
 from foldpoint.stored_message.session import fold, read_snapshot
 from tests.fixtures.stored_message_vectors import (
     WINDOW,
+    edited,
     golden,
     needs_tokenizer,
     record_of,
@@ -34,21 +34,6 @@ from tests.fixtures.stored_message_vectors import (
 )
 
 DIGESTS = ("state_digest", "tail_digest", "checkpoint_digest")
-
-
-def edited(document: Any, edits: list[Any]) -> Any:
-    """A document with values set or removed at paths."""
-    document = deepcopy(document)
-    for edit in edits:
-        *way, last = edit["path"]
-        parent = document
-        for step in way:
-            parent = parent[int(step)] if isinstance(parent, list) else parent[step]
-        if "set" in edit:
-            parent[last] = edit["set"]
-        else:
-            del parent[last]
-    return document
 
 
 @golden("checkpoint-header.json")

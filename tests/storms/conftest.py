@@ -1,12 +1,12 @@
 """What every storm has: a seed that is printed, and servers that come and go."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from random import Random  # noqa: TID251 - seeded: a storm can be run again
 
 import pytest
 
-from tests.fixtures.server import RunningServer, running_server
+from tests.fixtures.server import RunningServer
 from tests.storms.fleet import Fleet
 
 
@@ -16,13 +16,6 @@ def dice(request: pytest.FixtureRequest) -> Random:
     seed = f"{os.environ.get('STORM_SEED', '1')}/{request.node.name}"
     print(f"STORM_SEED {seed}")  # noqa: T201 - shown when the test fails
     return Random(seed)
-
-
-@pytest.fixture(scope="session")
-def second_server(server_database: str) -> Iterator[RunningServer]:
-    """Another process on the session's database."""
-    with running_server(server_database) as running:
-        yield running
 
 
 @pytest.fixture
