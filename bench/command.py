@@ -19,7 +19,7 @@ import orjson
 import uvloop
 
 from app.embedded import EmbeddedPostgres
-from bench import rows_connections, rows_device, rows_large, rows_peers, rows_push, rows_read, rows_state
+from bench import rows_connections, rows_device, rows_large, rows_ledgers, rows_peers, rows_push, rows_read, rows_state
 from bench.databases import fresh_database
 from bench.figures import PEERS, NotThere, Sample, figures_of
 from bench.report import Results, rewrite
@@ -46,10 +46,11 @@ GROUPS = (
     Group(("P9a", "P9b"), rows_state.checkpoint),
     Group(("P10a",), rows_connections.two_scopes),
     Group(("P10b", "P10c"), rows_connections.single_ops),
+    Group(("P11",), rows_ledgers.reads),
     *(Group(figures_of(peer), rows_peers.against(peer), peer) for peer in PEERS),
 )
 #: Cheap ones that need no cargo.
-SMOKE_ROWS = "P1,P4,P6,P10"
+SMOKE_ROWS = "P1,P4,P6,P10,P11"
 
 
 def main() -> None:

@@ -62,6 +62,7 @@ MUST = (
     Figure("P10a", "push on two connections to two scopes ÷ on one", "ops/s", 0.9, 1.2, True),
     Figure("P10b", "single-op pushes of 16 devices, one scope ÷ raw one-row commits of 16", "ops/s", 0.25, 0.4, True),
     Figure("P10c", "the same in 16 scopes", "ops/s", 0.1, 0.25, True),
+    Figure("P11", "read of a run ledger of 100,000 records after a new one ÷ of one of 1,000", "ms", 1.5, 1.1, False),
 )  # fmt: skip
 
 PEERS = {

@@ -27,7 +27,7 @@ class Size(NamedTuple):
     batches: int
     #: P2, P3: ops of the real device client, many and few.
     device_ops: tuple[int, int]
-    #: P4: turns of the long conversation, and requests per round.
+    #: P4, P11: turns of the long conversation, records of the long run, and requests per round.
     turns: int
     tails: int
     #: P6: look-ups of each of 32 connections.
