@@ -29,8 +29,9 @@ async def reads(world: World) -> AsyncGenerator[Sample, None]:
         scope = await opened_scope(world, connection, "runs", "laptop", "phone")
         long, short = _Run("long", "laptop"), _Run("short", "phone")
         for run, records in ((long, world.size.turns), (short, SHORT_RUN)):
-            bodies = [body_of(run.next_op() for _ in range(BATCH)) for _ in range(records // BATCH)]
-            await ask_all(connection, pushes(world, scope, run.device, bodies))
+            for _ in range(records // BATCH):
+                body = body_of(run.next_op() for _ in range(BATCH))
+                await ask_all(connection, pushes(world, scope, run.device, [body]))
             told = orjson.loads(await connection.ask(_read(world, scope, run)))
             assert told["state"]["next_seq"] == records, "the run is folded otherwise"
         yield {}

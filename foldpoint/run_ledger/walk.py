@@ -8,8 +8,9 @@ from foldpoint.canonical import Json
 from foldpoint.run_ledger.entry import Entry, Item, Seal
 from foldpoint.run_ledger.equality import same_json
 from foldpoint.run_ledger.errors import IllegalEvent
-from foldpoint.run_ledger.state import RunState
-from foldpoint.run_ledger.transitions import apply, refusal
+from foldpoint.run_ledger.state import RunState, Step
+from foldpoint.run_ledger.transitions import decide, refusal
+from foldpoint.run_ledger.wire import RecordedEvent
 
 
 class Status(NamedTuple):
@@ -57,12 +58,13 @@ class Walk:
         if seq != state.next_seq or state.terminal:
             return Judged(None, [Standing(entry, _beyond(state, entry)) for entry in entries])
         name = self.fixed.get(seq)
-        judged = _first_legal(state, entries) if name is None else _sealed(state, entries, name)
-        if judged.winner is not None:
-            apply(state, judged.winner.record)
-        elif any(standing.status.error for standing in judged.standings):
+        winner, step, standings = _first_legal(state, entries) if name is None else _sealed(state, entries, name)
+        if winner is not None and step is not None:
+            state.take(winner.record, step)
+            return Judged(winner, standings)
+        if any(standing.status.error for standing in standings):
             self.blocked_at = seq
-        return judged
+        return Judged(None, standings)
 
     def seal(self, seal: Seal, error: IllegalEvent | None) -> Standing:
         """What becomes of a seal, once all seqs are judged; `error` is why it is not in force."""
@@ -71,11 +73,24 @@ class Walk:
         return Standing(seal, Status("folded" if seal.seq < self.state.next_seq else "pending"))
 
 
-def _first_legal(state: RunState, entries: Sequence[Entry]) -> Judged:
+#: The winner, what it changes, and what became of all candidates.
+_Decided = tuple[Entry | None, Step | None, list[Standing]]
+
+
+def _decide(state: RunState, record: RecordedEvent) -> tuple[Step | None, IllegalEvent | None]:
+    """What a record changes, or why it is not legal."""
+    try:
+        return decide(state, record), None
+    except IllegalEvent as error:
+        return None, error
+
+
+def _first_legal(state: RunState, entries: Sequence[Entry]) -> _Decided:
     winner: Entry | None = None
+    taken: Step | None = None
     standings = []
     for entry in entries:
-        error = refusal(state, entry.record)
+        step, error = _decide(state, entry.record)
         if winner is not None and same_json(entry.record.event, winner.record.event):
             status = Status("duplicate", winner.place.id)
         elif error is not None:
@@ -83,15 +98,15 @@ def _first_legal(state: RunState, entries: Sequence[Entry]) -> Judged:
         elif winner is not None:
             status = Status("superseded", winner.place.id)
         else:
-            winner, status = entry, Status("folded")
+            winner, taken, status = entry, step, Status("folded")
         standings.append(Standing(entry, status))
-    return Judged(winner, standings)
+    return winner, taken, standings
 
 
-def _sealed(state: RunState, entries: Sequence[Entry], name: str) -> Judged:
+def _sealed(state: RunState, entries: Sequence[Entry], name: str) -> _Decided:
     """The fixed winner wins, or nobody: there is a gap until it arrives, and the run is blocked if it is illegal."""
     winner = next((entry for entry in entries if entry.place.id == name), None)
-    error = refusal(state, winner.record) if winner else None
+    step, error = _decide(state, winner.record) if winner else (None, None)
     standings = []
     for entry in entries:
         if entry is winner:
@@ -101,7 +116,7 @@ def _sealed(state: RunState, entries: Sequence[Entry], name: str) -> Judged:
         else:
             status = Status("superseded", name)
         standings.append(Standing(entry, status))
-    return Judged(None if error else winner, standings)
+    return winner, step, standings
 
 
 def _beyond(state: RunState, entry: Entry) -> Status:

@@ -230,6 +230,24 @@ async def test_an_op_that_hides_anothers_entry_in_the_registry_takes_nothing_fro
     assert len((await ledgers.get("/export")).content.splitlines()) == 1
 
 
+async def test_what_a_device_records_again_stands_at_its_later_stamp(ledgers: Ledgers, device: NewDevice) -> None:
+    mac, phone = device("mac"), device("phone", wall_ms=device("mac").wall_ms + 10)
+    told = numbered(called())
+    recorded(mac, told[0])
+    recorded(mac, told[1])
+    await mac.push()
+    rival = recorded(phone, record(1, told[1]["event"], at=9))
+    await phone.push()
+    payload: Any = rival.payload
+    assert read(await ledgers.get())["last"]["id"] == id_of(told[1], "mac")
+    mac.wall_ms = phone.wall_ms + 10
+    recorded(mac, told[1])
+    await mac.push()
+    answer = read(await ledgers.get())
+    assert (answer["last"]["id"], answer["entries"]) == (payload["id"], 3)
+    assert answer["statuses"][id_of(told[1], "mac")] == {"status": "duplicate", "winner": payload["id"]}
+
+
 async def test_a_ledger_is_read_back_exported_and_imported_elsewhere(
     ledgers: Ledgers, admin: httpx.AsyncClient
 ) -> None:
