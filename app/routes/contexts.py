@@ -13,7 +13,7 @@ from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, emitted, written
 from app.services import listing
 from app.services.arrivals import off_loop
-from app.services.context_writes import Target, appending, import_ops, read_ops, refused
+from app.services.context_writes import Appending, Target, import_ops, read_ops, refused
 from app.services.contexts import FOLD
 from app.services.hosting import Plan
 from app.sql import snapshots
@@ -116,9 +116,12 @@ async def ops(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -> 
         session = fields.get("session")
         if not isinstance(session, str):
             raise Unreadable("expected a string", "session")
-        return appending(asking.server.projections, Target(writer, session), read_ops(fields.get("ops")))
+        return appending.plan(Target(writer, session), read_ops(fields.get("ops")))
 
-    return await written(asking, scope, body, key, Call(b"contexts ", plan, emitted, read_document))
+    appending = Appending(asking.server.projections)
+    told = await written(asking, scope, body, key, Call(b"contexts ", plan, emitted, read_document))
+    await appending.keep()
+    return told
 
 
 @router.get("/render", responses=gives({"system_text": "", "turns": [TURN], "exact": True}, *FOLDED))
@@ -209,7 +212,11 @@ async def _lines(asking: Asking, scope: str, session: str) -> AsyncGenerator[byt
     ),
 )
 async def import_context(asking: AskingDep, scope: str, body: BodyDep, session: Session, writer: str) -> Response:
-    """Take in the lines of an export, or a checkpoint of the original kernel as puts. A second time adds nothing."""
+    """Take in the lines of an export, or a checkpoint of the original kernel as puts. A second time adds nothing.
+
+    What is no op is skipped and said why of, up to a thousand. Lines are stored some in a transaction: an import that
+    breaks off is finished by the same call again.
+    """
     try:
         target = Target(read_writer(writer), session)
         found = await off_loop(len(body), import_file, body)

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from app.problems import Problem
@@ -9,7 +10,7 @@ from app.services.access import Caller
 from app.services.arrivals import off_loop
 from app.services.contexts import FOLD
 from app.services.hosting import Hold, Hosting, Plan, Write
-from app.services.streams import Streams
+from app.services.streams import Read, Streams
 from app.sql import entries
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key
@@ -59,23 +60,35 @@ def read_ops(value: Json) -> list[dict[str, Any]]:
     return ops
 
 
-def appending(streams: Streams, target: Target, ops: Sequence[dict[str, Any]]) -> Plan:
-    """A plan that writes ops, none of them on a message that was removed. Raises Problem."""
+@dataclass(slots=True)
+class Appending:
+    """One call that writes ops, none of them on a message that was removed."""
 
-    async def plan(hold: Hold) -> list[Draft]:
-        context: SessionContext = (await streams.read(hold.pg, hold.where, FOLD, target.session)).now
-        _refuse_removed(ops, context)
+    streams: Streams
+    _read: Read[SessionContext] | None = None
+
+    def plan(self, target: Target, ops: Sequence[dict[str, Any]]) -> Plan:
+        """What it would do under the scope's lock. That raises Problem."""
         payloads = [write_payload(*target, op) for op in ops]
-        taken = await entries.known(hold.pg, hold.where.scope, target.key, [_id(payload) for payload in payloads])
-        drafts = []
-        for op, payload in zip(ops, payloads, strict=True):
-            again = _id(payload) in taken
-            taken.add(_id(payload))
-            source = {"nonce": secrets.token_hex(8)}
-            drafts.append(_draft(write_payload(*target, op, source) if again else payload))
-        return drafts
 
-    return plan
+        async def plan(hold: Hold) -> list[Draft]:
+            self._read = await self.streams.read(hold.pg, hold.where, FOLD, target.session)
+            _refuse_removed(ops, self._read.now)
+            taken = await entries.known(hold.pg, hold.where.scope, target.key, map(_id, payloads))
+            drafts = []
+            for op, payload in zip(ops, payloads, strict=True):
+                again = _id(payload) in taken
+                taken.add(_id(payload))
+                source = {"nonce": secrets.token_hex(8)}
+                drafts.append(_draft(write_payload(*target, op, source) if again else payload))
+            return drafts
+
+        return plan
+
+    async def keep(self) -> None:
+        """Keep the snapshot that came of it, if one did: a writer may never read."""
+        if self._read is not None:
+            await self.streams.keep(self._read)
 
 
 def _refuse_removed(ops: Sequence[dict[str, Any]], context: SessionContext) -> None:

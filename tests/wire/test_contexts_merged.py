@@ -132,3 +132,15 @@ async def test_two_processes_carry_out_a_call_once_and_none_overtakes_a_removal(
         refused(await write(other, scope, put("a")), "invalid_request")
         (listed,) = read(await other.get(f"/v1/scopes/{scope}/contexts"))["contexts"]
         assert listed["entries"] == 3 + outcomes[1:].count(200)
+
+
+async def test_a_writer_that_never_reads_leaves_snapshots(
+    admin: httpx.AsyncClient, scope: str, database: asyncpg.Connection, engine_behind: AsyncEngine
+) -> None:
+    read(await write(admin, scope, *(put(f"{n}", n) for n in range(MANY))))
+    number = await number_of(engine_behind, scope)
+    count = "select count(*) from entry_snapshot where scope = $1"
+    assert await database.fetchval(count, number) == 0
+    read(await write(admin, scope, put("last", MANY)))
+    assert await database.fetchval(count, number) == 1
+    assert await texts(admin, scope) == [*(f"{n}" for n in range(MANY)), "last"]
