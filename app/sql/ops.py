@@ -144,6 +144,18 @@ from page
 )
 
 
+#: The same of one device, whose ops are in seq order as they are in (hlc, op_id) order: one walk along an index, and a
+#: third of the time.
+PAGE_TEXT_OF_ONE = """
+select string_agg(body, $7 order by seq) as body, count(*) as ops, max(seq) as reached from (
+    select seq, body, sum(length(body)) over (order by seq rows unbounded preceding) - length(body) as before
+    from (
+        select seq, body from op where scope = $1 and device = $2 and seq > $3 and seq <= $4 order by seq limit $5
+    ) part
+) page where before < $6
+"""
+
+
 class Page(NamedTuple):
     """Op texts in (hlc, op_id) order, joined; `reached` is the highest seq of each device in it."""
 
@@ -157,10 +169,18 @@ async def page(pg: Driver, scope: int, spans: Sequence[Span], limit: int, separa
     spans = [span for span in spans if span.after < span.upto]
     if not spans:
         return Page(b"", 0, {})
+    if len(spans) == 1:
+        return await _page_of_one(pg, scope, spans[0], limit, separator)
     row = await pg.fetchrow(PAGE_TEXT, scope, *_columns(spans, limit), separator)
     assert row is not None
     reached = orjson.loads(row["reached"] or "{}")
     return Page(row["body"] or b"", row["ops"], {int(device): seq for device, seq in reached.items()})
+
+
+async def _page_of_one(pg: Driver, scope: int, span: Span, limit: int, separator: bytes) -> Page:
+    row = await pg.fetchrow(PAGE_TEXT_OF_ONE, scope, *span, limit, PAGE_BYTES, separator)
+    assert row is not None
+    return Page(row["body"] or b"", row["ops"], {span.device: row["reached"]} if row["ops"] else {})
 
 
 BODIES = PAGE + "select device, seq, body from page order by wall_ms, counter, device_id, op_id"
