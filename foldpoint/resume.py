@@ -88,6 +88,8 @@ class Repairing:
 def _merged(group: list[Turn]) -> Turn:
     """One turn with the texts of all and, for an assistant, their calls; all else is the first one's."""
     first = group[0]
+    if len(group) == 1:
+        return first
     calls = [call for turn in group for call in turn.tool_calls] if first.role == "assistant" else first.tool_calls
     return first._replace(content="\n\n".join(turn.content for turn in group if turn.content), tool_calls=calls)
 

@@ -17,9 +17,8 @@ Run = tuple[str, str]
 
 async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Each run's status, the oracle's record, and the newest intent seen of it. Raises sealed_scope."""
-    committed = await intents.of_runs(pg, reach.existing, intents.COMMITTED, runs)
-    sightings = await seen.of_runs(pg, reach.existing, runs)
-    if not all(committed):
+    outcomes = await seen.outcomes(pg, reach.existing, runs)
+    if not all(committed for committed, _ in outcomes):
         open_intents(reach.closed_intents)
     return [
         {
@@ -27,7 +26,7 @@ async def committed_runs(pg: Driver, reach: Reach, runs: Sequence[Run]) -> list[
             "record": record and record.to_json(),
             "intent": (intent := newest(found)) and intent.to_json(),
         }
-        for record, found in zip(committed, sightings, strict=True)
+        for record, found in outcomes
     ]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from app.sql.intents import COMMITTED
 from app.sql.keys import raw_op_id, slot_key, stream_key
 from app.sql.rows import record_of
 from app.sql.transactions import Driver
@@ -57,3 +58,34 @@ async def of_runs(pg: Driver, scope: int, runs: Collection[tuple[str, str]]) -> 
         agent, key = asked[row["i"] - 1]
         found[row["i"] - 1][Sighting(agent, key, int(row["epoch"]), row["failed"])] = record_of(row)
     return found
+
+
+#: What the oracle holds of each run, without an epoch, and its sightings: one round trip, the same two index probes.
+OUTCOMES = """
+select t.i, r.*, d.id as device_id
+from unnest($2::bytea[], $3::bytea[]) with ordinality as t(agent, key, i)
+cross join lateral (
+    (select epoch, failed, wall_ms, counter, device, op_id, payload from run_seen
+     where scope = $1 and agent = t.agent and key = t.key offset 0)
+    union all
+    (select null, null, wall_ms, counter, device, op_id, payload from intent
+     where scope = $1 and agent = t.agent and view = $4 and key = t.key limit 1)
+) r
+join device d on d.scope = $1 and d.no = r.device
+"""
+
+
+async def outcomes(pg: Driver, scope: int, runs: Collection[tuple[str, str]]) -> list[tuple[Record | None, Seen]]:
+    """Each (agent, run)'s committed record and its sightings, in the order asked."""
+    asked = [(agent, "id:" + run) for agent, run in runs]
+    committed: list[Record | None] = [None] * len(asked)
+    found: list[Seen] = [{} for _ in asked]
+    keys = [stream_key(a) for a, _ in asked], [slot_key(k) for _, k in asked]
+    for row in await pg.fetch(OUTCOMES, scope, *keys, COMMITTED):
+        place, record = row["i"] - 1, record_of(row)
+        if row["epoch"] is None:
+            committed[place] = record
+        else:
+            agent, key = asked[place]
+            found[place][Sighting(agent, key, int(row["epoch"]), row["failed"])] = record
+    return list(zip(committed, found, strict=True))
