@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from app import core_dumps
 from app.main import app_from_environment
 
-
 #: A push or a page makes many objects that are gone once it is answered, and hardly a cycle: the collector, which would
 #: look at them every 700, took a tenth of the time.
 GC_EVERY = 50_000

@@ -1,5 +1,6 @@
 """The texts of stored checkpoints, in compressed chunks."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import zstandard
@@ -51,7 +52,7 @@ class Text:
         await self._pg.execute(REPLACE_FIRST, *self._place, body)
 
     async def _flush(self, length: int) -> None:
-        body = zstandard.compress(bytes(self._buffer[:length]), LEVEL)
+        body = await asyncio.to_thread(zstandard.compress, bytes(self._buffer[:length]), LEVEL)
         await self._pg.execute(ADD_CHUNK, *self._place, self._no, self.size, body)
         del self._buffer[:length]
         self._no += 1

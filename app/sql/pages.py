@@ -1,12 +1,15 @@
 """Rows of a long answer, a page in memory at a time, and never much of it: a large payload comes by itself."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from app.sql.ops import OP_PAYLOAD
 from app.sql.transactions import Driver, Row
 
 PAGE_ROWS = 500
+#: So many are worked on before others have their turn: pushes wait for each step, several times each.
+STEP_ROWS = 125
 #: The largest payload that comes with its page, in bytes.
 SMALL = 16 * 1024
 
@@ -30,17 +33,26 @@ async def pages(
     """The rows of a query through a server-side cursor; where the payload is null, it is asked for."""
     cursor = await pg.cursor(query, *args)
     while rows := await cursor.fetch(PAGE_ROWS):
-        page: list[Row] = []
-        for row in rows:
-            if row["payload"] is not None:
-                page.append(row)
-                continue
-            if page:
-                yield page
-                page = []
-            yield [{**row, "payload": await payload_of(row)}]
-        if page:
-            yield page
+        for start in range(0, len(rows), STEP_ROWS):
+            await asyncio.sleep(0)
+            async for step in _with_payloads(rows[start : start + STEP_ROWS], payload_of):
+                yield step
+
+
+async def _with_payloads(
+    rows: Sequence[Row], payload_of: Callable[[Row], Awaitable[bytes]]
+) -> AsyncIterator[list[Row]]:
+    step: list[Row] = []
+    for row in rows:
+        if row["payload"] is not None:
+            step.append(row)
+            continue
+        if step:
+            yield step
+            step = []
+        yield [{**row, "payload": await payload_of(row)}]
+    if step:
+        yield step
 
 
 def event_payload(pg: Driver, scope: int, surface: int) -> Callable[[Row], Awaitable[bytes]]:
