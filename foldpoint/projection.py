@@ -1,6 +1,7 @@
 """The identity of what the projections carry in registries (server.md §8)."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 
 from foldpoint.canonical import Json, canonical
@@ -17,6 +18,7 @@ def payload_id(author: str, payload: Mapping[str, Json]) -> str:
     return sha256(canonical([author, content])).hexdigest()
 
 
+@lru_cache(4096)
 def author_of(device_id: str) -> str:
     """Who answers for a chain: its device or, if the chain is hosted, the writer it was written for."""
     return writer_of(device_id) or device_id

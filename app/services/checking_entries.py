@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from app.services import contexts, journals, run_ledgers
+from app.services.noting import claimed_in
 from app.services.streams import Fold
 from app.sql import audit, snapshots
 from app.sql.entries import Place, StreamKey, place_of
@@ -23,6 +24,7 @@ class Entries:
 
     def __init__(self) -> None:
         self.found: dict[tuple[StreamKey, bytes], tuple[Place, bytes]] = {}
+        self.claims: dict[tuple[bytes, bytes], str] = {}
 
     def add(self, op: Op) -> None:
         for entry in entries_of([op]):
@@ -30,6 +32,7 @@ class Entries:
             place = entry.record[:2]
             if slot not in self.found or self.found[slot][0] < place:
                 self.found[slot] = place, sha256(entry.record.payload).digest()
+            self.claims |= {(one.stream, one.entry): one.op_id for one in claimed_in([entry])}
 
 
 async def check_entries(pg: Driver, scope: int, entries: Entries) -> AsyncIterator[str]:
@@ -42,6 +45,9 @@ async def check_entries(pg: Driver, scope: int, entries: Entries) -> AsyncIterat
             yield f"the entries of {KINDS[slot[0].projection]} lack op {place[1]}"
         elif held[slot] != (place, digest) and held[slot][0] == place:
             yield f"the entry of op {place[1]} does not say what the op says"
+    noted = await audit.claims(pg, scope)
+    for op_id in {op_id for slot, op_id in entries.claims.items() if slot not in noted}:
+        yield f"it is not noted what op {op_id} handed out of a journal's queue"
     async for fault in _check_streams(pg, scope, held):
         yield fault
     for fold in FOLDS:

@@ -1,11 +1,13 @@
 """Session journals (journal.md)."""
 
+from app.problems import Problem
 from app.services.streams import Folded
 from app.sql.entries import Place
 from foldpoint.canonical import Json
 from foldpoint.journal.fold import fold_onto
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState
+from foldpoint.journal.views import Entangled
 from foldpoint.projections import JOURNAL
 from foldpoint.state import Record
 
@@ -32,7 +34,10 @@ class JournalFold:
         return now.to_json()
 
     def extend(self, _stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
-        folded = fold_onto(snapshot, records)
+        try:
+            folded = fold_onto(snapshot, records)
+        except Entangled as error:
+            raise Problem("unavailable", str(error)) from error
         return Folded(folded.state, folded.snapshot)
 
 

@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.sql import entries
+from app.sql import claims, entries
+from app.sql.claims import Claimed
 from app.sql.entries import Changed, Held, Place, StreamKey
 from app.sql.transactions import Driver
 from app.sql.writes import Writes
+from foldpoint.journal.claims import claimed_by
 from foldpoint.op import Op
-from foldpoint.projections import Entry, entries_of
+from foldpoint.projections import JOURNAL, Entry, entries_of
 
 
 async def note_entries(pg: Driver, writes: Writes, scope: int, ops: Iterable[Op], numbers: Mapping[str, int]) -> None:
@@ -23,6 +25,15 @@ async def note_entries(pg: Driver, writes: Writes, scope: int, ops: Iterable[Op]
     for entry in winners:
         streams[StreamKey.of(entry)].append(entry)
     entries.change(writes, scope, held, [_changed(stream, new, held) for stream, new in streams.items()])
+    claims.put(writes, scope, claimed_in(winners))
+
+
+def claimed_in(found: Iterable[Entry]) -> Iterable[Claimed]:
+    """The queue entries that these say they handed out."""
+    for entry in found:
+        if entry.projection is JOURNAL:
+            for claimed in claimed_by(entry.record):
+                yield Claimed(StreamKey.of(entry).key, claimed, entry.record.op_id)
 
 
 def _winners(found: Iterable[Entry], held: Held) -> list[Entry]:

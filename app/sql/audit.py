@@ -37,6 +37,7 @@ from entry_snapshot n
 join entry_stream s on s.scope = n.scope and s.projection = n.projection and s.key = n.stream
 where n.scope = $1 and n.projection = $2
 """
+CLAIMS = "select stream, entry from journal_claim where scope = $1"
 TAGS = "select device, tag, first_seq from op_scope where scope = $1"
 
 
@@ -64,6 +65,11 @@ async def entry_streams(pg: Driver, scope: int) -> list[Row]:
 
 async def entry_snapshots(pg: Driver, scope: int, projection: int) -> list[Row]:
     return await pg.fetch(ENTRY_SNAPSHOTS, scope, projection)
+
+
+async def claims(pg: Driver, scope: int) -> set[tuple[bytes, bytes]]:
+    """The queue entries that were handed out, by stream key and id."""
+    return {(row["stream"], row["entry"]) for row in await pg.fetch(CLAIMS, scope)}
 
 
 async def unfounded_resets(pg: Driver, scope: int) -> list[Row]:

@@ -54,7 +54,7 @@ async def any_stored(pg: Driver) -> bool:
 #: Whatever was folded of opened payloads.
 FOLDED = (
     *("record", "registry_kind", "stream", "agent", "intent", "run_seen", "opened"),
-    *("entry", "entry_stream", "entry_snapshot"),
+    *("entry", "entry_stream", "entry_snapshot", "journal_claim"),
 )
 UNCOUNT = """
 update scope s set sealed_ops = s.sealed_ops + k.opened_ops, closed_intents = s.closed_intents + k.settled_intents

@@ -8,5 +8,7 @@ A payload of the registry kind `foldpoint.journal` carries one entry of one sess
   view, views           the part of the fold that an entry's author had seen (§8.3)
   state, fold           JournalState and the fold (§3, §8.4); snapshot is its stored form
   recovery, messages    reopening a session (§5.3) and the transcript wire (§4)
-  files, claims, handles
+  files                 whole files in and out (§8.1–8.2)
+  calls, claims         what hosted writers say, and what they are handed
+  handles               sessions by name
 """

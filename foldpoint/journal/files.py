@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from foldpoint.admission import MAX_PAYLOAD_DEPTH
 from foldpoint.canonical import Json, is_deeper
-from foldpoint.journal.lines import Line, read_lines, timestamp, write_line
+from foldpoint.journal.lines import Unread, split_lines, timestamp, write_line
 from foldpoint.journal.ops import QUEUES, JournalOp, read_journal_op
-from foldpoint.journal.records import read_record, source_line, write_payload
+from foldpoint.journal.records import Seen, read_record, source_line, write_payload
 from foldpoint.journal.state import JournalState
-from foldpoint.journal.view import Message
+from foldpoint.journal.view import SEEING, Message
 from foldpoint.projection import recomputes, source_of
 from foldpoint.state import Record
 
@@ -23,17 +23,22 @@ class Imported(NamedTuple):
 
 
 def import_file(data: bytes, author: str, session: str) -> list[Imported]:
-    """The payloads of a file's lines, in order; blank lines vanish. Raises Unreadable unless it is UTF-8.
+    """The payloads of a file's lines, in order; blank lines vanish. Raises Unreadable unless it is UTF-8."""
+    return [import_line(line, author, session) for line in split_lines(data)]
+
+
+def import_line(unread: Unread, author: str, session: str) -> Imported:
+    """The payload of a line, which is the same with the same id at a second import.
 
     A line that is not understood is carried as it is, so that it counts as skipped and a newer server can read it.
-    A second import of the same lines gives the same payloads, with the same ids.
+    What counts in the conversation counts in the author's own entries: whoever wrote the file saw no others.
     """
-    return [Imported(line.number, _payload(line, author, session), line.detail) for line in read_lines(data)]
-
-
-def _payload(line: Line, author: str, session: str) -> dict[str, Json]:
+    line = unread.read()
     fits = not is_deeper(line.text.encode(), MAX_PAYLOAD_DEPTH - 1)
-    return write_payload(author, session, line.op if fits else None, source=source_of(line.number, line.text))
+    seen: Seen | None = {} if line.op is not None and line.op["op"] in SEEING else None
+    source = source_of(line.number, line.text)
+    payload = write_payload(author, session, line.op if fits else None, seen=seen, source=source)
+    return Imported(line.number, payload, line.detail)
 
 
 def export_records(records: Iterable[Record]) -> Iterator[bytes]:

@@ -102,6 +102,9 @@ class _Fold:
 
     def _dequeue(self, entry: Entry) -> None:
         targets, taken = self.views.advance(entry)
+        if entry.claimed is not None:
+            missed = (queued for queued in taken if queued.id not in entry.claimed)
+            self.state.undelivered[entry.op["queue"]].extend(missed)
         for queued in taken:
             self.taken[queued.id] = Delivery(entry.op["queue"], queued.id, queued.text, ())
         for target in targets:

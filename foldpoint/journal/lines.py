@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import orjson
 
-from foldpoint.canonical import Repeats, Unreadable, read_json
+from foldpoint.canonical import Repeats, Unreadable, read_json, repeats_keys
 from foldpoint.journal.ops import KINDS, VERSION, JournalOp, read_journal_op
 from foldpoint.journal.shapes import Field, Shape, read_shape, refuse_repeated, text, u8
 
@@ -30,21 +30,32 @@ class Line(NamedTuple):
     detail: str = ""
 
 
+class Unread(NamedTuple):
+    """A line as it is in the file."""
+
+    number: int
+    text: str
+
+    def read(self) -> Line:
+        try:
+            return Line(*self, read_line(self.text))
+        except Unreadable as unreadable:
+            return Line(*self, None, str(unreadable))
+
+
 def read_lines(data: bytes) -> list[Line]:
     """The lines of a whole file. Raises Unreadable if it is not UTF-8 throughout (§2.1)."""
+    return [line.read() for line in split_lines(data)]
+
+
+def split_lines(data: bytes) -> list[Unread]:
+    """The lines of a whole file that are not blank, still to be read. Raises Unreadable as `read_lines` does."""
     try:
         pieces = data.decode().split("\n")
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 at byte {error.start}") from error
-    lines = ((number, piece.removesuffix("\r")) for number, piece in enumerate(pieces, 1))
-    return [_line(number, line) for number, line in lines if line.strip(_WHITE_SPACE)]
-
-
-def _line(number: int, line: str) -> Line:
-    try:
-        return Line(number, line, read_line(line))
-    except Unreadable as unreadable:
-        return Line(number, line, None, str(unreadable))
+    lines = (Unread(number, piece.removesuffix("\r")) for number, piece in enumerate(pieces, 1))
+    return [line for line in lines if line.text.strip(_WHITE_SPACE)]
 
 
 def read_line(line: str) -> JournalOp:
@@ -53,7 +64,8 @@ def read_line(line: str) -> JournalOp:
     value = read_json(encoded)
     read_shape(_LINE, value)
     op = read_journal_op(value)
-    refuse_repeated(_LINE + KINDS[op["op"]], Repeats.read(encoded))
+    if repeats_keys(encoded, value):
+        refuse_repeated(_LINE + KINDS[op["op"]], Repeats.read(encoded))
     return op
 
 

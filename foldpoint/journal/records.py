@@ -3,7 +3,8 @@
 `{"id", "session", "entry": {"op": …}, "seen"?, "source"?}`. `id` is `payload_id` of the rest under its author. So
 two payloads of one author that are equal are one entry: what is the same and yet happened twice needs a `source`
 that differs. An imported line's is `{"line": number, "text": line}`. A payload without `entry` carries only its
-source line: one that was not understood, or that nests too deeply to be carried as JSON.
+source line: one that was not understood, or that nests too deeply to be carried as JSON. What the server writes for a
+hosted writer has a `{"nonce"}`, and a claim's also says what it handed out (`claims`).
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from foldpoint.canonical import U64_MAX, Json, Unreadable
 from foldpoint.hlc import U32_MAX, Hlc
+from foldpoint.hosted import is_hosted
 from foldpoint.journal.lines import read_line
 from foldpoint.journal.ops import JournalOp, read_journal_op
 from foldpoint.journal.shapes import within
@@ -29,7 +31,10 @@ _wall_ms, _counter = within(0, U64_MAX), within(0, U32_MAX)
 
 
 class Entry(NamedTuple):
-    """One entry that was understood. `seen` is how far its author had folded each device; None: all before it."""
+    """One entry that was understood. `seen` is how far its author had folded each device; None: all before it.
+
+    `claimed` are the ids of the queue entries that a claim's dequeue was written for.
+    """
 
     id: str
     hlc: Hlc
@@ -37,6 +42,7 @@ class Entry(NamedTuple):
     author: str
     op: JournalOp
     seen: Seen | None = None
+    claimed: frozenset[str] | None = None
 
     @property
     def stamp(self) -> Stamp:
@@ -76,10 +82,23 @@ def read_record(record: Record) -> Entry | None:
     if not isinstance(payload, dict) or not recomputes(record.hlc.device_id, payload):
         return None
     try:
-        op, seen = read_op(payload), _read_seen(payload.get("seen"))
+        op, seen = read_op(payload), read_seen(payload.get("seen"))
     except Unreadable:
         return None
-    return Entry(payload["id"], record.hlc, record.op_id, author_of(record.hlc.device_id), op, seen)
+    device = record.hlc.device_id
+    claimed = _claimed(payload) if is_hosted(device) and op["op"] == "dequeue" else None
+    return Entry(payload["id"], record.hlc, record.op_id, author_of(device), op, seen, claimed)
+
+
+def _claimed(payload: Mapping[str, Any]) -> frozenset[str] | None:
+    """What a payload says it was written for, if it is a claim's: only the server writes on hosted chains."""
+    source = payload.get("source")
+    ids = source.get("claim") if isinstance(source, dict) else None
+    return frozenset(name for name in ids if _is_id(name)) if isinstance(ids, list) else None
+
+
+def _is_id(value: Json) -> bool:
+    return isinstance(value, str) and len(value) == 64 and not set(value) - set("0123456789abcdef")
 
 
 def read_op(payload: Mapping[str, Any]) -> JournalOp:
@@ -92,7 +111,8 @@ def read_op(payload: Mapping[str, Any]) -> JournalOp:
     return read_line(line)
 
 
-def _read_seen(value: Json) -> dict[str, Stamp] | None:
+def read_seen(value: Json) -> dict[str, Stamp] | None:
+    """How far each device was seen, if it is said. Raises Unreadable."""
     if value is None:
         return None
     if not isinstance(value, dict):

@@ -45,17 +45,18 @@ def read_shape(shape: Shape, value: Json, path: str = "") -> dict[str, Any]:
     return record
 
 
-def refuse_repeated(shape: Shape, value: Any) -> None:
+def refuse_repeated(shape: Shape, value: Any, path: str = "") -> None:
     """Raise Unreadable if a record that `read_shape` accepts gives one of its fields twice (§2.4)."""
     if not isinstance(value, Repeats):
         return
+    value.refuse([field.name for field in shape], path)
     for field in shape:
-        if field.name in value.repeated:
-            raise Unreadable("duplicate field", field.name)
-        if field.inner:
-            inner = value.get(field.name)
-            for item in inner if isinstance(inner, list) else (inner,):
-                refuse_repeated(field.inner, item)
+        inner = value.get(field.name) if field.inner else None
+        if isinstance(inner, list):
+            for index, item in enumerate(inner):
+                refuse_repeated(field.inner, item, f"{path}{field.name}[{index}].")
+        elif inner is not None:
+            refuse_repeated(field.inner, inner, f"{path}{field.name}.")
 
 
 def within(low: int, high: int) -> Read:

@@ -11,7 +11,7 @@ from foldpoint.journal.view import Frame, Message, Queued, View
 from foldpoint.journal.views import Judged
 
 #: Of the form and of the fold: what another fold made is not to be gone on with.
-VERSION = 1
+VERSION = 2
 
 _PLAIN = (
     *("kept", "checkpoint_messages", "last_checkpoints", "plan", "renames", "upgrades", "upgraded_by"),
@@ -40,7 +40,8 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
         "at": _place_json(state.at),
         "messages": [_message_json(message) for message in view.messages],
         "undo_stack": [[frame.id, [_message_json(message) for message in frame.messages]] for frame in view.undo_stack],
-        "queues": {queue: [list(queued) for queued in waiting] for queue, waiting in view.queues.items()},
+        "queues": _queues_json(view.queues),
+        "undelivered": _queues_json(state.undelivered),
         "heads": _stamps_json(view.heads),
         "covered": {author: _stamps_json(covered) for author, covered in state.covered.items()},
         "double_delivery": [delivery.to_json() for delivery in state.double_delivery.values()],
@@ -60,7 +61,7 @@ def read_snapshot(text: bytes) -> Snapshot:
     view = View(
         [_message(message) for message in value["messages"]],
         [Frame(name, [_message(message) for message in messages]) for name, messages in value["undo_stack"]],
-        {queue: [Queued(*queued) for queued in waiting] for queue, waiting in value["queues"].items()},
+        _queues(value["queues"]),
         _stamps(value["heads"]),
     )
     plain = {name: value[name] for name in _PLAIN}
@@ -71,11 +72,20 @@ def read_snapshot(text: bytes) -> Snapshot:
         view=view,
         covered={author: _stamps(covered) for author, covered in value["covered"].items()},
         double_delivery=_deliveries(value["double_delivery"]),
+        undelivered=_queues(value["undelivered"]),
         renamed_at=_place(value["renamed_at"]),
         **plain,
     )
     judged = {(name, frozenset(_stamps(stamps).items())): ids for name, stamps, ids in value["judged"]}
     return Snapshot(state, judged, _deliveries(value["taken"]))
+
+
+def _queues_json(queues: dict[str, list[Queued]]) -> Json:
+    return {queue: [list(queued) for queued in waiting] for queue, waiting in queues.items()}
+
+
+def _queues(value: Any) -> dict[str, list[Queued]]:
+    return {queue: [Queued(*queued) for queued in waiting] for queue, waiting in value.items()}
 
 
 def _place_json(place: Place | None) -> Json:

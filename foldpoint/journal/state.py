@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from foldpoint.canonical import Json
 from foldpoint.hlc import Hlc
+from foldpoint.journal.ops import QUEUES
 from foldpoint.journal.records import Entry, Stamp
-from foldpoint.journal.view import Message, View
+from foldpoint.journal.view import Message, Queued, View
 from foldpoint.journal.views import seen_by
 
 _NEVER: Stamp = (-1, 0)
@@ -49,6 +50,8 @@ class JournalState:
     last_checkpoints: dict[str, int] = field(default_factory=dict)
     #: By entry: what several devices took, each not having seen the others do it.
     double_delivery: dict[str, Delivery] = field(default_factory=dict)
+    #: What the dequeue of a claim took from a queue that the claim did not hand out.
+    undelivered: dict[str, list[Queued]] = field(default_factory=lambda: {queue: [] for queue in QUEUES})
     plan: list[dict[str, str]] = field(default_factory=list)
     renames: list[tuple[str, str]] = field(default_factory=list)
     renamed_at: Place | None = None
@@ -68,6 +71,7 @@ class JournalState:
             covered={author: dict(covered) for author, covered in self.covered.items()},
             last_checkpoints=dict(self.last_checkpoints),
             double_delivery=dict(self.double_delivery),
+            undelivered={queue: list(missed) for queue, missed in self.undelivered.items()},
             renames=list(self.renames),
             upgrades=list(self.upgrades),
             upgraded_by=list(self.upgraded_by),

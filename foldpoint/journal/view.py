@@ -10,6 +10,8 @@ from foldpoint.journal.records import Entry, Stamp
 #: The kinds of op that a view is made of, and those of them whose effect depends on their author's view.
 VIEWED = frozenset(("message", "rewind", "unrewind", "enqueue", "dequeue"))
 JUDGED = frozenset(("rewind", "unrewind", "dequeue"))
+#: The kinds of op of which it matters what their author had seen.
+SEEING = JUDGED | {"checkpoint"}
 
 _DROPPED = {name for name, *_ in FRAMING}
 

@@ -28,6 +28,9 @@ Judged = dict[tuple[str, frozenset[tuple[str, Stamp]]], list[str]]
 class Entangled(Exception):
     """What the entries say they have seen contradicts itself so much that their views cannot be told in good time."""
 
+    def __init__(self) -> None:
+        super().__init__("what devices say they have seen of the session contradicts itself too much to be folded")
+
 
 class _Saved(NamedTuple):
     """A view of entries below `end`, and the heads of all entries below it."""

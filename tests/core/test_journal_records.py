@@ -33,7 +33,7 @@ def test_a_payload_reads_as_it_was_written() -> None:
     payload = write_payload("laptop", "s", REWIND, seen={"phone": (7, 2)}, source="x")
     assert payload == signed(session="s", entry=REWIND, seen={"phone": [7, 2]}, source="x")
     entry = read_record(record(payload))
-    assert entry == (payload["id"], Hlc(5, 0, "laptop"), "op-5", "laptop", REWIND, {"phone": (7, 2)})
+    assert entry == (payload["id"], Hlc(5, 0, "laptop"), "op-5", "laptop", REWIND, {"phone": (7, 2)}, None)
 
 
 def test_a_hosted_chain_writes_in_its_writers_name() -> None:

@@ -56,7 +56,7 @@ DAMAGE = {
         """
         insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body)
         select scope, projection, key, wall_ms, counter, device_id, op_id, convert_to(
-            '{"version":1,"at":null,"messages":[],"undo_stack":[],"queues":{},"heads":{},"covered":{},'
+            '{"version":2,"undelivered":{},"at":null,"messages":[],"undo_stack":[],"queues":{},"heads":{},"covered":{},'
             '"double_delivery":[],"renamed_at":null,"judged":[],"taken":[],"kept":0,"checkpoint_messages":null,'
             '"last_checkpoints":{},"plan":[],"renames":[],"upgrades":[],"upgraded_by":[],"model_changes":[],'
             '"usage":[],"records":0,"skipped":0}', 'utf8') from entry_stream

@@ -9,7 +9,7 @@ Conventions that hold everywhere:
 """
 
 from app.sql.tables.checkpoints import checkpoint, checkpoint_chunk, checkpoint_frontier, trim
-from app.sql.tables.entries import entry, entry_snapshot, entry_stream
+from app.sql.tables.entries import entry, entry_snapshot, entry_stream, journal_claim
 from app.sql.tables.executors import agent, claim_reset, intent, lease, run_seen
 from app.sql.tables.hosted import idempotency
 from app.sql.tables.metadata import metadata
@@ -30,6 +30,7 @@ __all__ = [
     "entry_stream",
     "idempotency",
     "intent",
+    "journal_claim",
     "lease",
     "metadata",
     "op",

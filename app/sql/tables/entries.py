@@ -84,3 +84,14 @@ entry_snapshot = Table(
     PrimaryKeyConstraint("scope", "id"),
     Index("ix_entry_snapshot_place", "scope", "projection", "stream", "wall_ms", "counter"),
 )
+
+#: Primary data, not derived: queue entries that a claim handed out, by stream and entry id, and the op that says so.
+journal_claim = Table(
+    "journal_claim",
+    metadata,
+    Column("scope", Integer, nullable=False),
+    Column("stream", LargeBinary, nullable=False),
+    Column("entry", LargeBinary, nullable=False),
+    Column("op_id", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("scope", "stream", "entry"),
+)
