@@ -2,9 +2,11 @@
 
 import resource
 
-#: Too little for any file; and Linux hands no dump of a process with this limit to a program either.
-ONE_BYTE = 1, 1
+#: Bytes. Too few for any file; and Linux hands no dump of a process with this limit to a program either.
+TOO_FEW = 1
 
 
 def leave_none() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, ONE_BYTE)
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    most = 0 if hard == 0 else TOO_FEW
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))

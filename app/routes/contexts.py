@@ -1,21 +1,23 @@
 """Contexts of stored messages: what an agent's next request is made of (stored-message.md)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Header, Query, Response
 
-from app.routes.asking import Asking, AskingDep, BodyDep, Streamed, answer, unreadable
+from app.routes.asking import Asking, AskingDep, BodyDep, answer, sent, unreadable
 from app.routes.byte_ranges import is_held
 from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, emitted, written
+from app.routes.lines import NDJSON
 from app.services import listing
 from app.services.arrivals import off_loop
 from app.services.context_writes import Appending, Target, import_ops, read_ops, refused
 from app.services.contexts import FOLD
 from app.services.hosting import Plan
+from app.services.spool import Spool
 from app.sql import snapshots
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key
@@ -191,21 +193,16 @@ async def _off_loop(asking: Asking, scope: str, session: str, made: Callable[[Se
 @router.get("/export", responses=gives(PUT, *FOLDED))
 async def export(asking: AskingDep, scope: str, session: Session) -> Response:
     """The ops of a session in their order, as JSON lines."""
-    return Streamed(asking, _lines(asking, scope, session), media_type="application/x-ndjson")
-
-
-async def _lines(asking: Asking, scope: str, session: str) -> AsyncGenerator[bytes]:
-    key = StreamKey(CONTEXT.number, stream_key(session))
+    key, spool = StreamKey(CONTEXT.number, stream_key(session)), Spool()
     async with asking.reading_projection(scope, CONTEXT) as work:
         async for page in snapshots.above(await work.pg(), work.reach.existing, key, None):
-            yield b"".join(export_records(page))
+            spool.write(b"".join(export_records(page)))
+    return sent(asking, spool, NDJSON)
 
 
 @router.post(
     "/import",
-    openapi_extra={
-        "requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
-    },
+    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
     responses=gives(
         {"stored": 2, "duplicate": 0, "skipped": 1, "report": [{"line": 3, "detail": "op: unknown variant"}]},
         *CODES,

@@ -1,9 +1,11 @@
 """Hosted writes into contexts, and whole files of them (stored-message.md §11)."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import orjson
 
 from app.problems import Problem
 from app.services.access import Caller
@@ -23,10 +25,13 @@ from foldpoint.stored_message.ops import admit, write_payload
 from foldpoint.stored_message.refusals import Refused
 from foldpoint.stored_message.session import SessionContext
 
-#: Ops of a file that one transaction stores.
-STEP = 1_000
+#: Ops of a file that one transaction stores, and about how many bytes.
+STEP, STEP_BYTES = 1_000, 4 * 1024 * 1024
 #: Lines of a report.
 MOST_TOLD = 1_000
+
+
+Payload = dict[str, Json]
 
 
 class Target(NamedTuple):
@@ -114,18 +119,35 @@ async def import_ops(
 ) -> Any:
     """Store what a session does not have yet of a file of so many bytes, step by step.
 
-    What a retry finds there is a duplicate.
+    What a retry finds there is a duplicate. Raises Problem, which says how far it came.
     """
-    stored = duplicate = 0
-    payloads = await off_loop(size, _payloads, target, found)
-    for start in range(0, max(len(payloads), 1), STEP):
-        step = payloads[start : start + STEP]
-        told: dict[str, int] = {"stored": 0}
-        await hosting.write(caller, scope, Write(target.writer, size, _missing(target, step, told), _nothing))
-        stored += told["stored"]
-        duplicate += len(step) - told["stored"]
     skipped = [{**_place(one.source), "detail": one.detail} for one in found if one.op is None]
-    return {"stored": stored, "duplicate": duplicate, "skipped": len(skipped), "report": skipped[:MOST_TOLD]}
+    report: dict[str, Any] = {"stored": 0, "duplicate": 0, "skipped": len(skipped), "report": skipped[:MOST_TOLD]}
+    payloads = await off_loop(size, _payloads, target, found)
+    most = min(STEP, hosting.settings.max_ops_per_request)
+    for step in _steps(payloads, most):
+        told: dict[str, int] = {"stored": 0}
+        try:
+            await hosting.write(caller, scope, Write(target.writer, size, _missing(target, step, told), _nothing))
+        except Problem as problem:
+            raise problem.beside(**report) from problem
+        report["stored"] += told["stored"]
+        report["duplicate"] += len(step) - told["stored"]
+    return report
+
+
+def _steps(payloads: Sequence[Payload], most: int) -> Iterator[list[Payload]]:
+    """Parts of so many, or of about so many bytes; one part at least, so that the caller's right is asked for."""
+    step: list[Payload] = []
+    size = 0
+    for payload in payloads:
+        step.append(payload)
+        size += len(orjson.dumps(payload))
+        if len(step) >= most or size >= STEP_BYTES:
+            yield step
+            step, size = [], 0
+    if step or not payloads:
+        yield step
 
 
 def _payloads(target: Target, found: Sequence[Imported]) -> list[dict[str, Json]]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.services.arrivals import off_loop
 from app.sql import claims, entries
 from app.sql.claims import Claimed
 from app.sql.entries import Changed, Held, Place, StreamKey
@@ -10,30 +11,38 @@ from app.sql.transactions import Driver
 from app.sql.writes import Writes
 from foldpoint.journal.claims import claimed_by
 from foldpoint.op import Op
-from foldpoint.projections import JOURNAL, Entry, entries_of
+from foldpoint.projections import BY_TAG, JOURNAL, Entry, entries_of
 
 
 async def note_entries(pg: Driver, writes: Writes, scope: int, ops: Iterable[Op], numbers: Mapping[str, int]) -> None:
     """Bring entries and their streams up to date. An entry that its author wrote again moves to the later place."""
-    found = entries_of(ops)
+    ours = [op for op in ops if op.surface in BY_TAG]
+    size = sum(len(op.payload_text) for op in ours)
+    found = await off_loop(size, entries_of, ours)
     if not found:
         return
     held = await entries.held(pg, scope, found)
     winners = _winners(found, held)
     entries.put(writes, scope, [(entry, numbers[entry.record.hlc.device_id]) for entry in winners])
+    entries.change(writes, scope, held, await off_loop(size, _changes, winners, held))
+    claims.put(writes, scope, await off_loop(size, claimed_in, winners))
+
+
+def _changes(winners: Iterable[Entry], held: Held) -> list[Changed]:
     streams: dict[StreamKey, list[Entry]] = defaultdict(list)
     for entry in winners:
         streams[StreamKey.of(entry)].append(entry)
-    entries.change(writes, scope, held, [_changed(stream, new, held) for stream, new in streams.items()])
-    claims.put(writes, scope, claimed_in(winners))
+    return [_changed(stream, new, held) for stream, new in streams.items()]
 
 
-def claimed_in(found: Iterable[Entry]) -> Iterable[Claimed]:
+def claimed_in(found: Iterable[Entry]) -> list[Claimed]:
     """The queue entries that these say they handed out."""
-    for entry in found:
-        if entry.projection is JOURNAL:
-            for claimed in claimed_by(entry.record):
-                yield Claimed(StreamKey.of(entry).key, claimed, entry.record.op_id)
+    return [
+        Claimed(StreamKey.of(entry).key, claimed, entry.record.op_id)
+        for entry in found
+        if entry.projection is JOURNAL
+        for claimed in claimed_by(entry.record)
+    ]
 
 
 def _winners(found: Iterable[Entry], held: Held) -> list[Entry]:

@@ -14,7 +14,6 @@ from app.services.whole_ledgers import WholeLedger
 from app.sql import leases, run_ledgers
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key
-from foldpoint.admission import I64_MAX
 from foldpoint.canonical import Json
 from foldpoint.hosted import Draft
 from foldpoint.op import Op
@@ -64,6 +63,9 @@ class Appending(_Recording):
 
     size: int
     _call: Append = field(init=False)
+    #: What it records, by id, and the ids in their order.
+    _given: dict[str, Payload] = field(init=False)
+    _ids: list[str] = field(init=False)
     #: The run with what is written now.
     _after: Merged = field(init=False)
     _sealed: int | None = field(init=False, default=None)
@@ -71,6 +73,9 @@ class Appending(_Recording):
     def of(self, call: Append) -> Plan:
         """Raises stale_epoch, and seal_mismatch if a record that is to be sealed does not win."""
         self._call = call
+        payloads = [entry_payload(call.writer, record) for record in call.records]
+        self._given = {str(payload["id"]): payload for payload in payloads}
+        self._ids = [str(payload["id"]) for payload in payloads]
         return self._plan
 
     async def _plan(self, hold: Hold) -> list[Draft] | dict[str, Any]:
@@ -78,23 +83,17 @@ class Appending(_Recording):
         merged = await self._run(hold, call.run_id)
         if call.epoch is not None:
             agent = merged.state.agent_id or starting_agent(call.records)
-            await fence(hold, agent, call.writer, call.epoch, merged.epoch, "seal" if call.seal else "append")
-        new = await not_held(hold, call.run_id, dict(zip(self._ids(), self._payloads(), strict=True)))
+            await fence(hold, agent, call.writer, call.epoch, "seal" if call.seal else "append")
+        new = await not_held(hold, call.run_id, self._given)
         self._after = await off_loop(self.size, foreseen, merged, call.run_id, call.writer, new)
         seals = [] if call.epoch is None or not call.seal else await self._seals(hold, call.epoch)
         return _drafts((*new, *seals)) or await self._answer(hold)
 
-    def _payloads(self) -> list[Payload]:
-        return [entry_payload(self._call.writer, record) for record in self._call.records]
-
-    def _ids(self) -> list[str]:
-        return [str(payload["id"]) for payload in self._payloads()]
-
     async def _seals(self, hold: Hold, epoch: int) -> list[Payload]:
         call, after = self._call, self._after
         standings = {standing.item.place.id: standing for standing in after.standings}
-        seen = {record.seq: name for record, name in zip(call.records, self._ids(), strict=True)}
-        for name in self._ids():
+        seen = {record.seq: name for record, name in zip(call.records, self._ids, strict=True)}
+        for name in self._ids:
             if (standing := standings.get(name)) is not None and standing.status.status != "folded":
                 raise _lost(standing, after)
         through = max(seen)
@@ -106,7 +105,7 @@ class Appending(_Recording):
         return await self._answer(hold)
 
     async def _answer(self, hold: Hold) -> dict[str, Any]:
-        ids = self._ids()
+        ids = self._ids
         try:
             found = append_answer(self._after, ids)
         except BelowSnapshot:
@@ -133,7 +132,7 @@ class Sealing(_Recording):
 
     async def _plan(self, call: SealCall, hold: Hold) -> list[Draft] | dict[str, Any]:
         merged = await self._run(hold, call.run_id)
-        await fence(hold, merged.state.agent_id, call.writer, call.epoch, merged.epoch, "seal")
+        await fence(hold, merged.state.agent_id, call.writer, call.epoch, "seal")
         seen = seen_at(call.through_seq, call.winners)
         winners = await _unsealed(hold, call.run_id, merged, call.through_seq, seen)
         self._answer = {
@@ -147,20 +146,17 @@ class Sealing(_Recording):
         return self._answer
 
 
-async def fence(
-    hold: Hold, agent: str | None, writer: str, claimed: int, sealed: int | None, doing: Literal["append", "seal"]
-) -> None:
+async def fence(hold: Hold, agent: str | None, writer: str, claimed: int, doing: Literal["append", "seal"]) -> None:
     """Raises stale_epoch unless a writer may act for a run's agent at the epoch that it claims.
 
-    The lease stays as it is until the transaction ends. While nobody knows whose run it is, only the epoch that sealed
-    anything of it counts. An epoch above which none can be granted is nobody's.
+    The lease stays as it is until the transaction ends. The epochs of seals do not count: our own were granted, and a
+    device may push one of any epoch. While nobody knows whose run it is, none is stale.
     """
-    floor = sealed if sealed is not None and sealed < I64_MAX else 0
-    lease = None
+    floor, lease = 0, None
     if agent is not None:
         register = await leases.lock(hold.pg, hold.where.scope, slug(agent), agent)
         fences = await leases.floor(hold.pg, hold.where.scope, slug(agent))
-        floor = max(floor, register.epoch, fences.epoch if fences.leaves_room else 0)
+        floor = max(register.epoch, fences.epoch if fences.leaves_room else 0)
         lease = register.current
     decision = (check_seal if doing == "seal" else check_append)(lease, floor, writer, claimed)
     if decision["decision"] != "proceed":

@@ -50,14 +50,14 @@ def _settled(snapshot: Merged | Snapshot) -> Snapshot:
 FOLD = RunLedgerFold()
 
 
-async def read_run(streams: Streams, pg: Driver, where: Where, run: str) -> Read[Merged]:
+async def read_run(streams: Streams, pg: Driver, where: Where, run: str, *, checked: bool = False) -> Read[Merged]:
     """What a run's records merge to, in a transaction of the caller's."""
 
     async def whole() -> Folded[Merged, Merged | Snapshot]:
         merged = await (await WholeLedger.of(pg, where, run)).merged()
         return Folded(merged, merged)
 
-    return await streams.read(pg, where, FOLD, run, whole)
+    return await streams.read(pg, where, FOLD, run, whole, checked=checked)
 
 
 def settled_below(read: Read[Merged]) -> int:

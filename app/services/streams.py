@@ -3,21 +3,24 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.away import DATABASE_ERRORS
 from app.problems import Problem
 from app.services.arrivals import off_loop
 from app.sql import snapshots
 from app.sql.entries import Place, StreamKey
 from app.sql.keys import stream_key
+from app.sql.snapshots import Made
 from app.sql.transactions import Driver, exclusive
 from foldpoint.canonical import Unreadable
 from foldpoint.op import read_op
 from foldpoint.projection import BelowSnapshot
-from foldpoint.projections import Projection
+from foldpoint.projections import RUN_LEDGER, Projection
 from foldpoint.seal import Keyring, Outcome, opened_payload
 from foldpoint.state import Record
 
@@ -81,19 +84,15 @@ class Read(NamedTuple, Generic[N]):
 
 class _Kept(NamedTuple):
     scope: int
-    key: StreamKey
-    late: int
-    place: Place
-    text: bytes
-    #: The snapshot that could not be read, and goes.
-    unreadable: int | None
+    made: Made
+    unreadable: list[int]
 
 
 class _Base(NamedTuple, Generic[S]):
-    """A stream's latest snapshot; or its start, and the number of a snapshot that could not be read."""
+    """A stream's latest snapshot that could be read, or its start; and the numbers of those that could not."""
 
     snapshot: S
-    unreadable: int | None = None
+    unreadable: list[int]
 
 
 class _Found(NamedTuple):
@@ -119,12 +118,16 @@ class Streams:
         fold: Fold[N, S],
         name: str,
         whole: Callable[[], Awaitable[Folded[N, S]]] | None = None,
+        *,
+        checked: bool = False,
     ) -> Read[N]:
         """Fold a stream, in a transaction of the caller's; one that is not there is empty.
 
-        `whole` folds all of it where a fold in parts, each onto the snapshot of those before, cannot tell.
+        `whole` folds all of it where a fold in parts, each onto the snapshot of those before, cannot tell. Raises
+        sealed_scope as `refuse_closed` does, which a caller may have `checked` before.
         """
-        await refuse_closed(pg, where, fold.projection)
+        if not checked:
+            await refuse_closed(pg, where, fold.projection)
         key = StreamKey(fold.projection.number, stream_key(name))
         found = _Found(where, key, name)
         known = await snapshots.stream(pg, where.scope, key)
@@ -139,41 +142,47 @@ class Streams:
         if count < MANY or (place := fold.place(folded.snapshot)) is None:
             return Read(folded.now, None, known.entries)
         text = await asyncio.to_thread(fold.write, folded.snapshot)
-        kept = _Kept(where.scope, key, known.late, place, text, base.unreadable)
-        return Read(folded.now, kept, known.entries)
+        made = Made(key, known.late, place, known.entries, text)
+        return Read(folded.now, _Kept(where.scope, made, base.unreadable), known.entries)
 
     async def keep(self, read: Read[Any]) -> None:
-        """Keep the snapshot of a read, whose transaction is over."""
+        """Keep the snapshot of a read, whose transaction is over. What came of that stands, if this fails."""
         if (kept := read.kept) is not None:
-            async with exclusive(self.engine) as pg:
-                if kept.unreadable is not None:
-                    await snapshots.drop(pg, kept.scope, kept.unreadable)
-                await snapshots.keep(pg, kept.scope, kept.key, kept.late, kept.place, kept.text)
+            with suppress(*DATABASE_ERRORS):
+                async with exclusive(self.engine) as pg:
+                    await snapshots.keep(pg, kept.scope, kept.made, kept.unreadable)
 
     async def _newest(self, pg: Driver, found: _Found, fold: Fold[N, S]) -> _Base[S]:
-        where = found.where
-        number = await snapshots.newest(pg, where.scope, found.key)
-        if number is None:
-            return _Base(fold.start())
-        name = where.epoch, where.scope, number
-        if (parsed := self._parsed.get(name)) is not None:
-            return _Base(parsed)
-        text = await snapshots.body(pg, where.scope, number)
-        try:
-            snapshot = await off_loop(len(text), fold.read, text)
-        except Unreadable:  # another version of the fold made it, or it does not verify
-            return _Base(fold.start(), number)
-        if not where.sealed:
-            self._parsed.put(name, snapshot, len(text))
-        return _Base(snapshot)
+        where, unreadable = found.where, list[int]()
+        for number in await snapshots.numbers(pg, where.scope, found.key):
+            name = where.epoch, where.scope, number
+            if (parsed := self._parsed.get(name)) is not None:
+                return _Base(parsed, unreadable)
+            if (text := await snapshots.body(pg, where.scope, number)) is None:
+                continue
+            try:
+                snapshot = await off_loop(len(text), fold.read, text)
+            except Unreadable:  # another version of the fold made it, or it does not verify
+                unreadable.append(number)
+                continue
+            if not where.sealed:
+                self._parsed.put(name, snapshot, len(text))
+            return _Base(snapshot, unreadable)
+        return _Base(fold.start(), unreadable)
 
 
 async def refuse_closed(pg: Driver, where: Where, projection: Projection) -> None:
-    """Raises sealed_scope, as 503, while an entry may be closed for want of a key (server.md §6)."""
+    """Raises sealed_scope, as 503, for a scope without keys; for runs also while an entry is closed for want of one.
+
+    What a failover executor asks of a run may hang on it, as on a closed intent (server.md §6); what is closed has no
+    stream, and is no part of any journal or context.
+    """
     if not where.sealed:
         return
     if where.keyring is None:
         raise Problem("sealed_scope", "the server holds no keys of this scope", status=503)
+    if projection is not RUN_LEDGER:
+        return
     async for text in snapshots.closed(pg, where.scope, projection):
         if opened_payload(read_op(text), where.keyring).outcome is Outcome.LACKS_KEY:
             detail = f"an op on {projection.kind} is closed: the server lacks its key"
@@ -184,16 +193,16 @@ async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[F
     """Fold the entries above a snapshot, step by step, and how many they were."""
     folded: Folded[N, S] | None = None
     waiting: list[Record] = []
-    size = count = 0
+    size = left = count = 0
     async for page in snapshots.above(pg, found.where.scope, found.key, fold.place(base)):
         count += len(page)
         size += sum(len(record.payload) for record in page)
         waiting += page
-        if len(waiting) >= STEP or size >= STEP_BYTES:
+        if len(waiting) >= STEP or size - left >= STEP_BYTES:
             folded = await off_loop(size, fold.extend, found.name, base, waiting)
-            base, size = folded.snapshot, 0
-            place = fold.place(base)
+            base, place = folded.snapshot, fold.place(folded.snapshot)
             waiting = [record for record in waiting if place is None or record[:2] > place]
+            size = left = sum(len(record.payload) for record in waiting)
             folded = None if waiting else folded
     if folded is None or waiting:
         folded = await off_loop(size, fold.extend, found.name, base, waiting)

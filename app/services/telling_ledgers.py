@@ -26,9 +26,9 @@ MAX_STATUSES = 10_000
 async def runs(
     streams: Streams, pg: Driver, where: Where, cursors: Cursors, cursor: str | None, limit: int
 ) -> tuple[dict[str, Any], list[Read[Merged]]]:
-    """A page of runs by id in byte order, and what was read of them."""
+    """A page of runs by id in byte order, and what was read of them. Nothing of the scope's runs may be closed."""
     page, more = await named_streams(pg, cursors, RUN_LEDGER, cursor, limit)
-    reads = [await read_run(streams, pg, where, stream.name) for stream in page]
+    reads = [await read_run(streams, pg, where, stream.name, checked=True) for stream in page]
     told_runs = [listed(stream.name, read) for stream, read in zip(page, reads, strict=True)]
     return {"runs": told_runs, "cursor": more}, reads
 

@@ -39,12 +39,14 @@ class Held(NamedTuple):
     places: dict[tuple[StreamKey, bytes], Place]
 
 
+#: The rows are locked before anything is written: a snapshot that is being kept is there by the statement that drops
+#: those below which something comes, or it is not kept.
 STREAMS = """
 select t.i, s.*
 from unnest($2::smallint[], $3::bytea[]) with ordinality as t(projection, key, i)
 cross join lateral (
     select entries, wall_ms, counter, device_id, op_id, label_wall_ms, label_counter, label_device_id, label_op_id
-    from entry_stream where scope = $1 and projection = t.projection and key = t.key limit 1
+    from entry_stream where scope = $1 and projection = t.projection and key = t.key limit 1 for no key update
 ) s
 """
 PLACES = """

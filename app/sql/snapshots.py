@@ -13,8 +13,9 @@ from foldpoint.projections import Projection
 from foldpoint.state import Record
 from foldpoint.surfaces import registry
 
-#: Snapshots kept of a stream: a late entry leaves the earlier ones.
-KEPT = 4
+#: A late entry leaves the snapshots below it. Of those further down than the last so many times as far stay: few of a
+#: long stream, near its end and far from it.
+THINNING = 8
 
 
 class Stream(NamedTuple):
@@ -86,20 +87,22 @@ async def closed(pg: Driver, scope: int, projection: Projection) -> AsyncIterato
         yield row["body"]
 
 
-NEWEST = """
-select id from entry_snapshot where scope = $1 and projection = $2 and stream = $3
-order by wall_ms desc, counter desc, device_id desc, op_id desc limit 1
+NUMBERS = """
+select id, entries from entry_snapshot where scope = $1 and projection = $2 and stream = $3
+order by wall_ms desc, counter desc, device_id desc, op_id desc
 """
 
 
-async def newest(pg: Driver, scope: int, key: StreamKey) -> int | None:
-    """The number of a stream's latest snapshot."""
-    number: int | None = await pg.fetchval(NEWEST, scope, *key)
-    return number
+async def numbers(pg: Driver, scope: int, key: StreamKey) -> list[int]:
+    """The numbers of a stream's snapshots, the latest first."""
+    return [row["id"] for row in await pg.fetch(NUMBERS, scope, *key)]
 
 
-async def body(pg: Driver, scope: int, number: int) -> bytes:
-    text: bytes = await pg.fetchval("select body from entry_snapshot where scope = $1 and id = $2", scope, number)
+async def body(pg: Driver, scope: int, number: int) -> bytes | None:
+    """The text of a snapshot; None if it is gone by now."""
+    text: bytes | None = await pg.fetchval(
+        "select body from entry_snapshot where scope = $1 and id = $2", scope, number
+    )
     return text
 
 
@@ -131,28 +134,43 @@ async def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> 
 
 #: Only while nothing came or went below the place since the stream was read: a push that changes the row is waited for.
 KEEP = """
-insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body)
-select s.scope, s.projection, s.key, $5::bigint, $6::bigint, $7::bytea, $8::bytea, $9::bytea from entry_stream s
+insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body, entries)
+select s.scope, s.projection, s.key, $5::bigint, $6::bigint, $7::bytea, $8::bytea, $9::bytea, $10::bigint
+from entry_stream s
 where s.scope = $1 and s.projection = $2 and s.key = $3 and s.late = $4 and not exists (
     select from entry_snapshot o where o.scope = $1 and o.projection = $2 and o.stream = $3
     and (o.wall_ms, o.counter, o.device_id, o.op_id) = ($5::bigint, $6::bigint, $7::bytea, $8::bytea)
 )
 for share of s
 """
-PRUNE = f"""
-delete from entry_snapshot where scope = $1 and id in (
-    select id from entry_snapshot where scope = $1 and projection = $2 and stream = $3
-    order by wall_ms desc, counter desc, device_id desc, op_id desc offset {KEPT}
-)
-"""
+DROP = "delete from entry_snapshot where scope = $1 and id = any($2::bigint[])"
 
 
-async def drop(pg: Driver, scope: int, number: int) -> None:
-    await pg.execute("delete from entry_snapshot where scope = $1 and id = $2", scope, number)
+class Made(NamedTuple):
+    """A snapshot at a place, of a stream that had so many entries when it was read at `late`."""
+
+    key: StreamKey
+    late: int
+    place: Place
+    entries: int
+    text: bytes
 
 
-async def keep(pg: Driver, scope: int, key: StreamKey, late: int, place: Place, text: bytes) -> None:
-    """Keep a snapshot of a stream that was read at `late`, unless it is wrong by now."""
-    columns: tuple[Any, ...] = columns_of(place)
-    await pg.execute(KEEP, scope, *key, late, *columns, text)
-    await pg.execute(PRUNE, scope, *key)
+async def keep(pg: Driver, scope: int, made: Made, unreadable: list[int]) -> None:
+    """Keep a snapshot unless it is wrong by now; those that could not be read go, and of the others all but a few."""
+    columns: tuple[Any, ...] = columns_of(made.place)
+    await pg.execute(KEEP, scope, *made.key, made.late, *columns, made.text, made.entries)
+    held = [(row["id"], row["entries"]) for row in await pg.fetch(NUMBERS, scope, *made.key)]
+    await pg.execute(DROP, scope, [*unreadable, *thinned(held)])
+
+
+def thinned(held: list[tuple[int, int]]) -> list[int]:
+    """Which snapshots go, of those given the latest first by number and entries."""
+    gone, reach = [], 0
+    for number, entries in held[1:]:
+        distance = held[0][1] - entries
+        if distance > reach:
+            reach = max(distance, 1) * THINNING
+        else:
+            gone.append(number)
+    return gone

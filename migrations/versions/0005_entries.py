@@ -60,6 +60,7 @@ STATEMENTS = (
         counter bigint not null,
         device_id bytea not null,
         op_id bytea not null,
+        entries bigint not null,
         body bytea not null,
         constraint pk_entry_snapshot primary key (scope, id)
     )

@@ -2,6 +2,7 @@
 
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ def test_a_server_process_leaves_no_core_dump(database_url: str, serve: Callable
     holders = [own] if workers == 1 else [pid for pid, command in commands.items() if "spawn_main" in command]
     assert len(holders) == workers
     assert [core_limits(pid) for pid in holders] == [["1", "1"]] * workers
+
+
+@pytest.mark.parametrize("before", [0, 1, 4096])
+def test_a_process_that_may_leave_none_starts_all_the_same(before: int) -> None:
+    code = (
+        "import resource as r, os\n"
+        f"r.setrlimit(r.RLIMIT_CORE, ({before}, {before}))\n"
+        "os.getuid() or os.setuid(65534)\n"
+        "from app.core_dumps import leave_none; leave_none()\n"
+        "print(r.getrlimit(r.RLIMIT_CORE))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{(min(before, 1), min(before, 1))}\n"
 
 
 async def test_keys_that_another_process_let_go_of_are_let_go_of_unasked(

@@ -54,8 +54,8 @@ DAMAGE = {
     "a miscounted stream": ("update entry_stream set entries = 3", "'s' lists 3 entries, there are 1"),
     "a wrong snapshot": (
         """
-        insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body)
-        select scope, projection, key, wall_ms, counter, device_id, op_id, convert_to(
+        insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, entries, body)
+        select scope, projection, key, wall_ms, counter, device_id, op_id, entries, convert_to(
             '{"version":2,"undelivered":{},"at":null,"messages":[],"undo_stack":[],"queues":{},"heads":{},"covered":{},'
             '"double_delivery":[],"renamed_at":null,"judged":[],"taken":[],"kept":0,"checkpoint_messages":null,'
             '"last_checkpoints":{},"plan":[],"renames":[],"upgrades":[],"upgraded_by":[],"model_changes":[],'

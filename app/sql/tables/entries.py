@@ -80,6 +80,7 @@ entry_snapshot = Table(
     Column("counter", BigInteger, nullable=False),
     Column("device_id", LargeBinary, nullable=False),
     Column("op_id", LargeBinary, nullable=False),
+    Column("entries", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
     PrimaryKeyConstraint("scope", "id"),
     Index("ix_entry_snapshot_place", "scope", "projection", "stream", "wall_ms", "counter"),
