@@ -8,6 +8,7 @@
 mod hosted;
 mod hostile;
 mod past;
+mod projections;
 mod unlocked;
 mod unpublished;
 mod transport {
@@ -690,7 +691,7 @@ fn main() {
     let loopback = std::env::var("SYNC_LOOPBACK").is_ok().then(|| LoopbackTransport::new().unwrap());
     let get = |k: &str, d: &str| std::env::var(k).unwrap_or_else(|_| d.to_string());
     if names.is_empty() {
-        eprintln!("which scenarios? converge refuse compact hostile unpublished lease sealed orgkeys auth fold unlock unlocked speed");
+        eprintln!("which scenarios? converge refuse compact hostile unpublished lease sealed orgkeys auth fold unlock unlocked projections speed");
         std::process::exit(2);
     }
     let mut failed = false;
@@ -708,6 +709,7 @@ fn main() {
             "lease" => lease(&w),
             "sealed" => sealed(&w),
             "unlocked" => unlocked::unlocked(&w),
+            "projections" => projections::projections(&w),
             "orgkeys" => orgkeys(&w),
             "auth" => auth(&w),
             "speed" => speed(&w),
