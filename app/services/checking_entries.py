@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Any
 
+from app.problems import Problem
 from app.services import contexts, journals, run_ledgers
 from app.services.noting import claimed_in
 from app.services.streams import Fold
@@ -87,6 +88,10 @@ async def _check_snapshots(pg: Driver, scope: int, fold: Fold[Any, Any]) -> Asyn
         place = fold.place(snapshot)
         records = [record async for page in snapshots.above(pg, scope, key, None) for record in page]
         below: list[Record] = [record for record in records if place is not None and record[:2] <= place]
-        own = fold.extend(name, fold.start(), below).now
+        try:
+            own = fold.extend(name, fold.start(), below).now
+        except Problem as problem:
+            yield f"{_name(key, row['name'])} cannot be folded: {problem.detail}"
+            continue
         if place != place_of(row) or fold.told(fold.extend(name, snapshot, []).now) != fold.told(own):
             yield f"a snapshot of {_name(key, row['name'])} is not the fold of its entries"

@@ -4,12 +4,15 @@ from app.problems import Problem
 from app.services.streams import Folded
 from app.sql.entries import Place
 from foldpoint.canonical import Json
-from foldpoint.journal.fold import fold_onto
+from foldpoint.journal.fold import RECENT, fold_onto
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState
 from foldpoint.journal.views import Entangled
 from foldpoint.projections import JOURNAL
 from foldpoint.state import Record
+
+#: Of large records a snapshot leaves out those of so many bytes.
+RECENT_BYTES = 4 * 1024 * 1024
 
 
 class JournalFold:
@@ -35,10 +38,20 @@ class JournalFold:
 
     def extend(self, _stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
         try:
-            folded = fold_onto(snapshot, records)
+            folded = fold_onto(snapshot, records, _recent(records))
         except Entangled as error:
             raise Problem("unavailable", str(error)) from error
         return Folded(folded.state, folded.snapshot)
+
+
+def _recent(records: list[Record]) -> int:
+    """How many of the last records a snapshot leaves out: not more than are at hand to be folded again."""
+    size = 0
+    for count, record in enumerate(reversed(records[-RECENT:])):
+        size += len(record.payload)
+        if size > RECENT_BYTES:
+            return count
+    return RECENT
 
 
 FOLD = JournalFold()
