@@ -11,7 +11,7 @@ from app.services.hosting import Hold, Plan
 from app.services.run_ledgers import read_run
 from app.services.streams import Read, Streams
 from app.services.whole_ledgers import WholeLedger
-from app.sql import leases, run_ledgers
+from app.sql import entries, leases
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key
 from foldpoint.canonical import Json
@@ -195,7 +195,7 @@ def _drafts(payloads: Sequence[Payload]) -> list[Draft]:
 async def not_held(hold: Hold, run: str, given: Mapping[str, Payload]) -> list[Payload]:
     """Those of these payloads, by id, that no entry of the run is."""
     key = StreamKey(RUN_LEDGER.number, stream_key(run))
-    held = await run_ledgers.held(hold.pg, hold.where.scope, key, list(given))
+    held = await entries.known(hold.pg, hold.where.scope, key, list(given))
     return [payload for name, payload in given.items() if name not in held]
 
 

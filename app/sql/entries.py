@@ -41,6 +41,20 @@ class Held(NamedTuple):
 
 #: The rows are locked before anything is written: a snapshot that is being kept is there by the statement that drops
 #: those below which something comes, or it is not kept.
+def entry_with(projection: str, stream: str, name: str) -> str:
+    """The SQL of the entry with an id, or of none.
+
+    Its order leaves the planner no index but the key's. Without statistics it might take another as well, which has
+    all entries of the stream.
+    """
+    return f"""(
+        select * from (
+            select * from entry where (scope, projection, stream, id) >= ($1, {projection}, {stream}, {name})
+            order by scope, projection, stream, id limit 1
+        ) f where (f.scope, f.projection, f.stream, f.id) = ($1, {projection}, {stream}, {name})
+    )"""
+
+
 STREAMS = """
 select t.i, s.*
 from unnest($2::smallint[], $3::bytea[]) with ordinality as t(projection, key, i)
@@ -49,13 +63,10 @@ cross join lateral (
     from entry_stream where scope = $1 and projection = t.projection and key = t.key limit 1 for no key update
 ) s
 """
-PLACES = """
-select t.i, e.*, d.id as device_id
+PLACES = f"""
+select t.i, e.wall_ms, e.counter, e.op_id, d.id as device_id
 from unnest($2::smallint[], $3::bytea[], $4::bytea[]) with ordinality as t(projection, stream, id, i)
-cross join lateral (
-    select wall_ms, counter, device, op_id from entry
-    where scope = $1 and projection = t.projection and stream = t.stream and id = t.id limit 1
-) e
+cross join lateral {entry_with("t.projection", "t.stream", "t.id")} e
 join device d on d.scope = $1 and d.no = e.device
 """
 
@@ -90,9 +101,8 @@ def columns_of(place: Place) -> tuple[int, int, bytes, bytes]:
     return hlc.wall_ms, hlc.counter, hlc.device_id.encode(), raw_op_id(op_id)
 
 
-KNOWN = """
-select t.id from unnest($4::bytea[]) as t(id)
-where exists (select from entry where scope = $1 and projection = $2 and stream = $3 and id = t.id)
+KNOWN = f"""
+select t.id from unnest($4::bytea[]) as t(id) cross join lateral {entry_with("$2", "$3", "t.id")} e
 """
 
 

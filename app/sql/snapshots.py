@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from app.sql.entries import Place, StreamKey, columns_of, place_of
+from app.sql.entries import Place, StreamKey, columns_of, entry_with, place_of
 from app.sql.keys import slot_key
 from app.sql.pages import pages, small
 from app.sql.rows import record_of
@@ -115,7 +115,7 @@ where e.scope = $1 and e.projection = $2 and e.stream = $3
   and (e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)
 {_ORDER}
 """
-PAYLOAD = "select payload from entry where scope = $1 and projection = $2 and stream = $3 and id = $4"
+PAYLOAD = f"select payload from {entry_with('$2', '$3', '$4')} e"
 #: Below every place.
 START: Place = (Hlc(0, 0, ""), "op-")
 
