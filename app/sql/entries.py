@@ -39,22 +39,29 @@ class Held(NamedTuple):
     places: dict[tuple[StreamKey, bytes], Place]
 
 
+def entry_with(projection: str, stream: str, name: str) -> str:
+    """The SQL of the entry with an id, or of none."""
+    return _row_with("entry", ("projection", "stream", "id"), (projection, stream, name))
+
+
+def stream_with(projection: str, key: str) -> str:
+    """The SQL of the stream with a key, or of none."""
+    return _row_with("entry_stream", ("projection", "key"), (projection, key))
+
+
+def _row_with(table: str, columns: Sequence[str], values: Sequence[str]) -> str:
+    """The SQL of the row of scope $1 with a primary key.
+
+    Its order leaves the planner no index but the key's. Without statistics it may as well take another, in which it
+    finds all entries of the stream, or all streams.
+    """
+    key, given = ", ".join(("scope", *columns)), ", ".join(("$1", *values))
+    first = f"select * from {table} where ({key}) >= ({given}) order by {key} limit 1"
+    return f"(select * from ({first}) f where ({key}) = ({given}))"
+
+
 #: The rows are locked before anything is written: a snapshot that is being kept is there by the statement that drops
 #: those below which something comes, or it is not kept.
-def entry_with(projection: str, stream: str, name: str) -> str:
-    """The SQL of the entry with an id, or of none.
-
-    Its order leaves the planner no index but the key's. Without statistics it might take another as well, which has
-    all entries of the stream.
-    """
-    return f"""(
-        select * from (
-            select * from entry where (scope, projection, stream, id) >= ($1, {projection}, {stream}, {name})
-            order by scope, projection, stream, id limit 1
-        ) f where (f.scope, f.projection, f.stream, f.id) = ($1, {projection}, {stream}, {name})
-    )"""
-
-
 STREAMS = """
 select t.i, s.*
 from unnest($2::smallint[], $3::bytea[]) with ordinality as t(projection, key, i)

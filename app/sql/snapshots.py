@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from app.sql.entries import Place, StreamKey, columns_of, entry_with, place_of
+from app.sql.entries import Place, StreamKey, columns_of, entry_with, place_of, stream_with
 from app.sql.keys import slot_key
 from app.sql.pages import pages, small
 from app.sql.rows import record_of
@@ -28,7 +28,9 @@ class Stream(NamedTuple):
     label: str | None
 
 
-_STREAM = "select name, entries, late, wall_ms, counter, device_id, op_id, label from entry_stream"
+_COLUMNS_OF_STREAM = "name, entries, late, wall_ms, counter, device_id, op_id, label"
+_STREAM = f"select {_COLUMNS_OF_STREAM} from entry_stream"
+ONE_STREAM = f"select {_COLUMNS_OF_STREAM} from {stream_with('$2', '$3')} s"
 
 
 def _stream(row: Row) -> Stream:
@@ -37,7 +39,7 @@ def _stream(row: Row) -> Stream:
 
 
 async def stream(pg: Driver, scope: int, key: StreamKey) -> Stream | None:
-    row = await pg.fetchrow(f"{_STREAM} where scope = $1 and projection = $2 and key = $3", scope, *key)
+    row = await pg.fetchrow(ONE_STREAM, scope, *key)
     return None if row is None else _stream(row)
 
 
@@ -66,8 +68,7 @@ async def labelled(pg: Driver, scope: int, projection: int, label_key: bytes, la
 
 async def name_of(pg: Driver, scope: int, key: StreamKey) -> bytes | None:
     """The name of the stream with this key."""
-    named = "select name from entry_stream where scope = $1 and projection = $2 and key = $3"
-    name: bytes | None = await pg.fetchval(named, scope, *key)
+    name: bytes | None = await pg.fetchval(ONE_STREAM, scope, *key)
     return name
 
 
