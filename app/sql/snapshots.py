@@ -159,10 +159,12 @@ class Made(NamedTuple):
 
 async def keep(pg: Driver, scope: int, made: Made, unreadable: list[int]) -> None:
     """Keep a snapshot unless it is wrong by now; those that could not be read go, and of the others all but a few."""
+    if unreadable:  # first, as one of them may be of this place
+        await pg.execute(DROP, scope, unreadable)
     columns: tuple[Any, ...] = columns_of(made.place)
     await pg.execute(KEEP, scope, *made.key, made.late, *columns, made.text, made.entries)
     held = [(row["id"], row["entries"]) for row in await pg.fetch(NUMBERS, scope, *made.key)]
-    await pg.execute(DROP, scope, [*unreadable, *thinned(held)])
+    await pg.execute(DROP, scope, thinned(held))
 
 
 def thinned(held: list[tuple[int, int]]) -> list[int]:

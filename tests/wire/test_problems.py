@@ -15,6 +15,7 @@ from foldpoint.op import make_op
 from foldpoint.state import SyncState
 from tests.fixtures.database import fresh_database
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, envelope
+from tests.fixtures.ledgers import STARTED, Ledgers, called, numbered, record
 from tests.fixtures.server import RunningServer, running_server
 from tests.wire.answers import read, refused
 from tests.wire.one_connection import connected
@@ -98,6 +99,14 @@ async def exhausted(mac: Device) -> httpx.Response:
     return await lease(mac, "acquire", ttl_ms=1)
 
 
+async def unsealable(mac: Device) -> httpx.Response:
+    """A seal of a record that does not win."""
+    ledgers = Ledgers(mac.client, mac.scope)
+    read(await ledgers.append(*numbered(called())))
+    read(await ledgers.acquire())
+    return await ledgers.append(record(9, STARTED), epoch=1, seal=True)
+
+
 async def restored(mac: Device) -> httpx.Response:
     _, *rest = decode(read(await get(mac, "/ops"))["cursor"])
     return await get(mac, "/ops", cursor=encode(["0" * 32, *rest]))
@@ -132,6 +141,7 @@ PRODUCED: dict[str, Produce] = {
     "lease_held": held,
     "lease_lost": lambda mac: lease(mac, "release", epoch=1),
     "epoch_exhausted": exhausted,
+    "seal_mismatch": unsealable,
     "invalid_cursor": lambda mac: get(mac, "/ops", cursor="x"),
     "cursor_gone": lambda mac: get(mac, "/ops", cursor=encode([mac.client.headers["epoch"], 2**30, {}])),
     "server_restored": restored,
