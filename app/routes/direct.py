@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from starlette.routing import request_response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.routes.asking import Asking, bearer, body_of, caller_of, device_of, server_of
 
@@ -33,12 +33,22 @@ ARGUMENTS: dict[str, Callable[[Request], Awaitable[Any]]] = {
 }
 
 
+def _answering(handle: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    """What is raised is answered by the application's handlers; the framework would look for them here too."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await handle(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return app
+
+
 class DirectRoute(APIRoute):
     """A route whose endpoint takes some of `ARGUMENTS`; its signature still makes the OpenAPI document."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.app = request_response(self.get_route_handler())
+        self.app = _answering(self.get_route_handler())
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         readers = [(name, ARGUMENTS[name]) for name in signature(self.endpoint).parameters]
