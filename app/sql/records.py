@@ -25,14 +25,13 @@ def _place(tag: str) -> tuple[int, bytes]:
     return surface_of(tag).number, slot_key(kind_of(tag))
 
 
-#: The lateral look-up keeps each key an index probe, whatever the statistics say. A surface travels as a byte: of each
-#: number in an array the driver asks first whether it is an array too, which takes longer than all else.
+#: The lateral look-up keeps each key an index probe, whatever the statistics say.
 TOUCHED = """
 select t.i, r.*, d.id as device_id
-from unnest($2::bytea[], $3::bytea[], $4::bytea[]) with ordinality as t(surface, kind, key, i)
+from unnest($2::smallint[], $3::bytea[], $4::bytea[]) with ordinality as t(surface, kind, key, i)
 cross join lateral (
     select wall_ms, counter, device, op_id, payload from record
-    where scope = $1 and surface = get_byte(t.surface, 0)::smallint and kind = t.kind and key = t.key limit 1
+    where scope = $1 and surface = t.surface and kind = t.kind and key = t.key limit 1
 ) r
 join device d on d.scope = $1 and d.no = r.device
 """
@@ -44,9 +43,8 @@ async def touched(pg: Driver, scope: int, slots: Collection[Slot]) -> dict[Slot,
         return {}
     asked = list(slots)
     places = {tag: _place(tag) for tag in {slot.tag for slot in asked}}
-    surfaces = {tag: surface.to_bytes(1) for tag, (surface, _) in places.items()}
-    columns = [surfaces[tag] for tag, _ in asked], [places[tag][1] for tag, _ in asked]
-    rows = await pg.fetch(TOUCHED, scope, *columns, [slot_key(key) for _, key in asked])
+    columns = zip(*((*places[tag], slot_key(key)) for tag, key in asked), strict=True)
+    rows = await pg.fetch(TOUCHED, scope, *columns)
     return {asked[row["i"] - 1]: record_of(row) for row in rows}
 
 
