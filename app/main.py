@@ -35,7 +35,7 @@ from app.routes import (
 )
 from app.routes.documents import with_problem
 from app.server import PATIENT, Server
-from app.services.vault import Vault
+from app.services.keys.vault import Vault
 from app.settings import Settings
 from app.sql.server_row import read_epoch
 

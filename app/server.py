@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.background import Background
+from app.services.checkpoints.judging import Judging
+from app.services.collection.background import Background
 from app.services.hosting import Hosting
-from app.services.judging import Judging
-from app.services.open_streams import OpenStreams
-from app.services.push import Pusher
+from app.services.keys.unlocking import Unlocking
+from app.services.keys.vault import Vault
+from app.services.projections.streams import Streams
+from app.services.pushing.push import Pusher
+from app.services.reading.open_streams import OpenStreams
 from app.services.slots import Slots
-from app.services.streams import Streams
-from app.services.unlocking import Unlocking
-from app.services.vault import Vault
 from app.settings import Settings
 
 #: Connections of one process for work on whole scopes.

@@ -15,7 +15,7 @@ from app.embedded import DURABLE, EmbeddedPostgres
 from app.key_file import NAME as KEY_FILE
 from app.key_file import KeyFile
 from app.migrate import prepare
-from app.services.vault import Vault
+from app.services.keys.vault import Vault
 from app.settings import Settings
 
 DataDir = Annotated[

@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.cli.database import DataDir, database, vault, whole_scopes
 from app.services.access import Caller
+from app.services.keys.trying_keys import Given
+from app.services.keys.unlocking import Unlocking
+from app.services.keys.vault import Vault
 from app.services.slots import Slots
-from app.services.trying_keys import Given
-from app.services.unlocking import Unlocking
-from app.services.vault import Vault
 from app.settings import Settings
 from app.sql import scopes
 from app.sql.scopes import listed

@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from app.cli.database import DataDir, database, whole_scopes
-from app.services.upkeep import checkpoint_now, collect_and_retain, is_plain
+from app.services.collection.upkeep import checkpoint_now, collect_and_retain, is_plain
 from app.settings import Settings
 from app.sql.scopes import listed
 

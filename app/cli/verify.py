@@ -7,9 +7,9 @@ import typer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.cli.database import DataDir, database, vault, whole_scopes
-from app.services.vault import Vault
-from app.services.verifying import readable
-from app.services.verifying import verify as verify_scope
+from app.services.keys.vault import Vault
+from app.services.verification.verifying import readable
+from app.services.verification.verifying import verify as verify_scope
 from app.settings import Settings
 from app.sql import scopes
 from app.sql.scopes import listed

@@ -15,9 +15,9 @@ from starlette.types import Send
 from app.problems import BrokenOff, Problem
 from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
-from app.services.open_streams import Revoked, Unchecked
-from app.services.spool import Spool
-from app.services.streams import Fold, N, S, Where, refuse_closed
+from app.services.projections.streams import Fold, N, S, Where, refuse_closed
+from app.services.reading.open_streams import Revoked, Unchecked
+from app.services.reading.spool import Spool
 from app.sql.transactions import Driver, driver, reading, writing
 from foldpoint.admission import MAX_DEVICE_ID_BYTES
 from foldpoint.canonical import Json, Unreadable, read_json

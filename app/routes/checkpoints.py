@@ -11,11 +11,11 @@ from app.routes.byte_ranges import is_held, span
 from app.routes.documents import CHECKPOINT, CURSORS, LATEST, gives
 from app.routes.lines import CURSOR, NDJSON
 from app.services.access import Right
-from app.services.checkpoint_entries import cursor_after, entries, gone
-from app.services.checkpoint_lines import stored_lines
-from app.services.checkpoint_text import stored_text
-from app.services.cursors import invalid_cursor
-from app.services.upkeep import checkpoint_now
+from app.services.checkpoints.checkpoint_entries import cursor_after, entries, gone
+from app.services.checkpoints.checkpoint_lines import stored_lines
+from app.services.checkpoints.checkpoint_text import stored_text
+from app.services.collection.upkeep import checkpoint_now
+from app.services.reading.cursors import invalid_cursor
 from app.sql import checkpoints
 from foldpoint.slug import slug
 

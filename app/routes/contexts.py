@@ -12,12 +12,12 @@ from app.routes.byte_ranges import is_held
 from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, emitted, written
 from app.routes.lines import NDJSON
-from app.services import listing
-from app.services.arrivals import off_loop
-from app.services.context_writes import Appending, Target, import_ops, read_ops, refused
-from app.services.contexts import FOLD
 from app.services.hosting import Plan
-from app.services.spool import Spool
+from app.services.projections.context_writes import Appending, Target, import_ops, read_ops, refused
+from app.services.projections.contexts import FOLD
+from app.services.pushing.arrivals import off_loop
+from app.services.reading import listing
+from app.services.reading.spool import Spool
 from app.sql import snapshots
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Response
 from app.routes.asking import AskingDep, answer, sent
 from app.routes.documents import CURSORS, FOLDED, RECORD, STAMP, gives
 from app.routes.frontiers import AtDep, Frontier
-from app.services import listing, telling
-from app.services.past import stamps_at
+from app.services.reading import listing, telling
+from app.services.reading.past import stamps_at
 from app.sql.histories import Stamp
 from app.sql.transactions import Driver
 

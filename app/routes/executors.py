@@ -9,8 +9,8 @@ from app.routes.asking import AskingDep, JsonText, answer
 from app.routes.documents import CURSORS, FOLDED, LEASE, RECORD, RUN, gives
 from app.routes.frontiers import AtDep
 from app.routes.sync_leases import U64
-from app.services import answering, leasing
-from app.services.answering_past import committed_at
+from app.services.executors import answering, leasing
+from app.services.executors.answering_past import committed_at
 from app.sql import intents
 from foldpoint.fence import check_dispatch, may_dispatch
 

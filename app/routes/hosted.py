@@ -7,8 +7,8 @@ from fastapi import APIRouter, Header, Response
 
 from app.routes.asking import Asking, AskingDep, BodyDep, read_body, unreadable
 from app.routes.documents import EMITTED, STAMP, gives, takes
-from app.services.arrivals import off_loop
 from app.services.hosting import Hold, Once, Plan, Told, Write, drafts, outcome, turn
+from app.services.pushing.arrivals import off_loop
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.hosted import read_drafts, read_outcome, read_writer
 from foldpoint.op import Op

@@ -10,12 +10,12 @@ from app.routes.asking import Asking, AskingDep, BodyDep, answer, read_body, sen
 from app.routes.documents import CURSORS, FOLDED, STAMP, Responses, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, written
 from app.routes.lines import NDJSON
-from app.services import telling_journals
-from app.services.arrivals import off_loop
-from app.services.importing_journals import Importing
-from app.services.journals import FOLD
-from app.services.streams import MANY
-from app.services.writing_journals import Append, Take
+from app.services.projections import telling_journals
+from app.services.projections.importing_journals import Importing
+from app.services.projections.journals import FOLD
+from app.services.projections.streams import MANY
+from app.services.projections.writing_journals import Append, Take
+from app.services.pushing.arrivals import off_loop
 from app.sql import snapshots
 from app.sql.entries import StreamKey
 from app.sql.keys import stream_key

@@ -6,8 +6,8 @@ from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, answer, read_body, unreadable
 from app.routes.documents import gives, takes
 from app.services.access import Right
+from app.services.keys.trying_keys import MOST_BYTES, Given, too_many
 from app.services.modes import read_mode, set_mode
-from app.services.trying_keys import MOST_BYTES, Given, too_many
 from foldpoint.canonical import Unreadable
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["keys"])

@@ -6,9 +6,9 @@ from app.problems import Problem
 from app.routes import sync_leases
 from app.routes.asking import AskingDep, JsonText, answer
 from app.routes.documents import FOLDED, LEASE, gives
-from app.services import leasing
 from app.services.access import Right
-from app.services.leasing import HeldNow, Timed
+from app.services.executors import leasing
+from app.services.executors.leasing import HeldNow, Timed
 from foldpoint.lease import Lost
 
 router = APIRouter(prefix="/v1/scopes/{scope}/leases", tags=["leases"])

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Response
 from app.routes.asking import AskingDep, BodyDep, DeviceDep, answer
 from app.routes.documents import CURSORS, EMITTED, OPS, PUSH, RECORD, gives, takes
 from app.routes.lines import CAUGHT_UP, CURSOR, NDJSON
-from app.services import paging
-from app.services.push import Result
+from app.services.pushing.push import Result
+from app.services.reading import paging
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["ops"])
 

@@ -9,8 +9,8 @@ from app.problems import Problem
 from app.routes.asking import Asking, AskingDep, Streamed, answer, sent
 from app.routes.documents import CURSORS, FOLDED, RECORD, gives
 from app.routes.frontiers import WHAT, AtDep, read_frontier_text
-from app.services import listing
-from app.services.whole_state import diff_answer, hash_answer, state_answer, state_at_answer
+from app.services.reading import listing
+from app.services.reading.whole_state import diff_answer, hash_answer, state_answer, state_at_answer
 from foldpoint.surfaces import BY_NAME, Tier, registry
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["state"])

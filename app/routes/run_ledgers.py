@@ -9,11 +9,12 @@ from app.routes.asking import AskingDep, BodyDep, answer, sent
 from app.routes.documents import CURSORS, FOLDED, LEASE, RECORD, Either, Responses, gives, takes
 from app.routes.hosted import CODES, WRITER, Call, Key, written
 from app.routes.lines import NDJSON
-from app.services import leasing, run_ledgers, telling_ledgers
-from app.services.arrivals import off_loop
+from app.services.executors import leasing
 from app.services.hosting import Plan
-from app.services.importing_ledgers import import_file
-from app.services.recording import Appending, Sealing
+from app.services.projections import run_ledgers, telling_ledgers
+from app.services.projections.importing_ledgers import import_file
+from app.services.projections.recording import Appending, Sealing
+from app.services.pushing.arrivals import off_loop
 from foldpoint.canonical import Unreadable
 from foldpoint.hosted import read_writer
 from foldpoint.projections import RUN_LEDGER

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from app.routes.asking import AskingDep, answer
 from app.routes.documents import ENTRY, RECORD, STAMP, gives
 from app.services.access import Right
-from app.services.overview import overview
+from app.services.reading.overview import overview
 from app.services.roster import report
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["scope"])

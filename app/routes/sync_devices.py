@@ -13,7 +13,7 @@ from app.routes.documents import EMITTED, ENTRY, FRONTIER, HLC, OPS, PUSH, REFUS
 from app.server import Server
 from app.services import roster
 from app.services.access import Right
-from app.services.reading_ops import Pull, begin_pull, pages
+from app.services.reading.reading_ops import Pull, begin_pull, pages
 from foldpoint.canonical import Unreadable
 from foldpoint.frontier import read_frontier
 from foldpoint.op import read_stamp

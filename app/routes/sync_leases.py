@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field, StrictInt
 
 from app.routes.asking import AskingDep, JsonText, answer
 from app.routes.documents import LEASE, gives
-from app.services import leasing
 from app.services.access import Right
-from app.services.leasing import HeldNow
+from app.services.executors import leasing
+from app.services.executors.leasing import HeldNow
 from app.services.roster import refuse_hosted
 from foldpoint.canonical import U64_MAX
 from foldpoint.lease import Lost

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Response
 
 from app.routes.asking import AskingDep, BodyDep, Streamed, answer
 from app.routes.documents import PUBLIC_HEX, PUBLIC_KEY, WRAP, WRAPPED, does, gives, takes
-from app.services import org_keys
 from app.services.access import Right
+from app.services.keys import org_keys
 from app.sql.org_keys import public_keys
 from foldpoint.slug import slug
 

@@ -8,9 +8,9 @@ from app.problems import Problem
 from app.routes.asking import Asking, AskingDep, BodyDep, Streamed, answer
 from app.routes.documents import CHECKPOINT, ENTRY, LATEST, STAMP, gives, takes
 from app.services.access import Right
-from app.services.checkpoint_text import stored_text
-from app.services.collecting import Collecting
-from app.services.reading_ops import Overtaken
+from app.services.checkpoints.checkpoint_text import stored_text
+from app.services.collection.collecting import Collecting
+from app.services.reading.reading_ops import Overtaken
 from app.sql import checkpoints, devices
 from app.sql.checkpoints import Stored
 from foldpoint.relay import stable_frontier

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Response
 from app.problems import Problem
 from app.routes.asking import AskingDep, BodyDep, answer, read_body
 from app.routes.documents import gives, takes
-from app.services import policies
 from app.services.access import Right
-from app.services.upkeep import collect_and_retain
+from app.services.collection import policies
+from app.services.collection.upkeep import collect_and_retain
 from app.sql import scopes
 from foldpoint.canonical import U64_MAX, canonical
 from foldpoint.slug import slug

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.problems import Problem
-from app.services.cursors import Cursors
+from app.services.reading.cursors import Cursors
 from app.sql.access import Grant, KeyState, look_up, standing
 from app.sql.scopes import ScopeNameTaken, ensure_scope
 from app.sql.transactions import Driver

@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.problems import Problem
 from app.services.access import Caller, Right, reach_or_create, require, unbound
-from app.services.answering import open_intents
-from app.services.arrivals import Arrival, off_loop
-from app.services.streams import Where
-from app.services.turns import Line, Turn
-from app.services.vault import Vault, unlocking
+from app.services.executors.answering import open_intents
+from app.services.keys.vault import Vault, unlocking
+from app.services.projections.streams import Where
+from app.services.pushing.arrivals import Arrival, off_loop
+from app.services.pushing.turns import Line, Turn
 from app.settings import Settings
 from app.sql import access, hosting, intents, pushing
 from app.sql.access import Asked, Grant, Locked

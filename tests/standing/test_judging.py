@@ -6,7 +6,7 @@ import gc
 from app.database import create_engine
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.judging import Judging
+from app.services.checkpoints.judging import Judging
 from app.services.slots import Slots
 
 

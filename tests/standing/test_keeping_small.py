@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.database import NO_TIMEOUT, create_engine
-from app.services.upkeep import collect_and_retain
-from app.services.verifying import verify
+from app.services.collection.upkeep import collect_and_retain
+from app.services.verification.verifying import verify
 from foldpoint.checkpoint import checkpoint_from_ops
 from tests.fixtures.command import foldpoint
 from tests.fixtures.devices import Device

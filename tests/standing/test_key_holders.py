@@ -12,7 +12,7 @@ import pytest
 
 from app.database import create_engine
 from app.key_file import KeyFile
-from app.services.vault import Vault
+from app.services.keys.vault import Vault
 from app.sql import scope_keys
 from app.sql.transactions import exclusive
 from tests.fixtures.command import COMMAND, Served, environment

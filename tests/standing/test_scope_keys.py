@@ -14,11 +14,11 @@ from app.database import NO_TIMEOUT, create_engine
 from app.key_file import NAME, KeyFile, KeyFileError
 from app.problems import Problem
 from app.services.access import Caller
+from app.services.keys.trying_keys import Given
+from app.services.keys.unlocking import STEP, Unlocking
+from app.services.keys.vault import Vault
 from app.services.slots import Slots
-from app.services.trying_keys import Given
-from app.services.unlocking import STEP, Unlocking
-from app.services.vault import Vault
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from foldpoint.seal import Keyring
 from foldpoint.state import state_hash
 from tests.fixtures.command import Served, foldpoint

@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.database import create_engine
 from app.services.access import Caller
-from app.services.judging import Judging
-from app.services.making_checkpoints import make_at_head
-from app.services.push import Pusher
+from app.services.checkpoints.judging import Judging
+from app.services.checkpoints.making_checkpoints import make_at_head
+from app.services.pushing.push import Pusher
 from app.services.slots import Slots
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from app.settings import Settings
 from foldpoint.canonical import Json
 from foldpoint.checkpoint import checkpoint_from_ops

@@ -6,7 +6,7 @@ from random import Random  # noqa: TID251 - the type of `dice`
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from foldpoint.canonical import Json
 from foldpoint.op import read_op
 from foldpoint.state import record_of

@@ -6,9 +6,9 @@ from random import Random  # noqa: TID251 - the type of `dice`
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services import journals
-from app.services.streams import Streams
-from app.services.verifying import verify
+from app.services.projections import journals
+from app.services.projections.streams import Streams
+from app.services.verification.verifying import verify
 from foldpoint.journal.fold import fold_journal
 from foldpoint.op import Op
 from foldpoint.state import record_of

@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from app.database import NO_TIMEOUT, create_engine
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from foldpoint.canonical import Json
 from foldpoint.checkpoint import Checkpoint, read_checkpoint_text
 from foldpoint.fold import fold, fold_onto

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from app.database import NO_TIMEOUT, create_engine
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from app.sql.scopes import listed
 from foldpoint.difference import difference_members
 from foldpoint.fold import fold_at

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.run_ledgers import read_run
-from app.services.streams import Streams, Where
-from app.services.verifying import verify
-from app.services.whole_ledgers import WholeLedger
+from app.services.projections.run_ledgers import read_run
+from app.services.projections.streams import Streams, Where
+from app.services.projections.whole_ledgers import WholeLedger
+from app.services.verification.verifying import verify
 from app.sql.transactions import begun, reading
 from foldpoint.canonical import canonical
 from foldpoint.op import Op

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.database import NO_TIMEOUT, create_engine
-from app.services.making_checkpoints import make_at_head
+from app.services.checkpoints.making_checkpoints import make_at_head
 from app.sql.scopes import WHOLE
 from tests.storms.devices import Device, body_of, devices
 from tests.storms.fleet import Fleet

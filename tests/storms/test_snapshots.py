@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services import journals
-from app.services.streams import MANY, Streams
+from app.services.projections import journals
+from app.services.projections.streams import MANY, Streams
 from app.sql import snapshots
 from app.sql.snapshots import thinned
 from app.sql.transactions import exclusive

@@ -11,8 +11,8 @@ import httpx
 
 from app.database import NO_TIMEOUT, create_engine
 from app.key_file import KeyFile
-from app.services.vault import Vault
-from app.services.verifying import verify
+from app.services.keys.vault import Vault
+from app.services.verification.verifying import verify
 from app.sql.scopes import listed
 from foldpoint.seal import Keyring
 from foldpoint.state import state_hash

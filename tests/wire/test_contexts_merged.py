@@ -6,8 +6,8 @@ import asyncpg
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.streams import MANY
-from app.services.verifying import verify
+from app.services.projections.streams import MANY
+from app.services.verification.verifying import verify
 from tests.fixtures.contexts import CONTEXT, ask, move, put, remove, texts, write
 from tests.fixtures.devices import NewDevice, collect
 from tests.fixtures.projections import carried, number_of, put_message

@@ -7,7 +7,7 @@ import asyncpg
 import httpx
 import pytest
 
-from app.services.cursors import decode, encode
+from app.services.reading.cursors import decode, encode
 from tests.fixtures.devices import Device, checkpoint_text
 from tests.fixtures.server import RunningServer
 from tests.wire.answers import read, refused

@@ -4,9 +4,9 @@ import asyncpg
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services import contexts, journals, run_ledgers
-from app.services.streams import MANY, STEP, Streams
-from app.services.verifying import verify
+from app.services.projections import contexts, journals, run_ledgers
+from app.services.projections.streams import MANY, STEP, Streams
+from app.services.verification.verifying import verify
 from foldpoint.journal.fold import RECENT
 from tests.fixtures.devices import NewDevice, collect
 from tests.fixtures.projections import enqueue, journal, number_of, put_message, read_stream, session_of, started

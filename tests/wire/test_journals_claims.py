@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from tests.fixtures.devices import Device, NewDevice
 from tests.fixtures.journals import append, claim, message, path, queued, state
 from tests.fixtures.projections import enqueue, journal, number_of

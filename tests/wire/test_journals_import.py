@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import httpx
 
-from app.services.importing_journals import LINES
+from app.services.projections.importing_journals import LINES
 from foldpoint.journal.fold import fold_file
 from foldpoint.journal.lines import write_line
 from foldpoint.journal.ops import read_journal_op

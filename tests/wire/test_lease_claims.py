@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from app.database import create_engine
-from app.services.verifying import verify
+from app.services.verification.verifying import verify
 from tests.fixtures.devices import Device, NewDevice
 from tests.fixtures.server import RunningServer
 from tests.fixtures.tokens import issue_token

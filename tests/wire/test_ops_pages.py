@@ -6,7 +6,7 @@ import httpx
 import orjson
 import pytest
 
-from app.services.cursors import decode, encode
+from app.services.reading.cursors import decode, encode
 from foldpoint.op import Op, read_op
 from tests.fixtures.devices import START_MS, Device, NewDevice, collect, in_order, op_texts
 from tests.wire.answers import read, refused

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.cursors import decode, encode
+from app.services.reading.cursors import decode, encode
 from tests.fixtures.devices import Device, NewDevice, collect, op_texts
 from tests.wire.answers import read, refused
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.problems import ADVICE, CODES
-from app.services.cursors import decode, encode
+from app.services.reading.cursors import decode, encode
 from foldpoint.checkpoint import checkpoint_from_ops, make_checkpoint
 from foldpoint.op import make_op
 from foldpoint.state import SyncState

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.streams import MANY
-from app.services.verifying import verify
+from app.services.projections.streams import MANY
+from app.services.verification.verifying import verify
 from tests.fixtures.devices import NewDevice, collect
 from tests.fixtures.ledgers import AGENT, Ledgers, called, event, id_of, long, numbered, record
 from tests.fixtures.projections import number_of, recorded

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.cursors import decode, encode
+from app.services.reading.cursors import decode, encode
 from foldpoint.fold import fold
 from foldpoint.transcript import transcript
 from tests.fixtures.devices import START_MS, Device, NewDevice, collect

@@ -1,0 +1,1 @@
+"""Checkpoints: made by the server, or published by devices and judged."""

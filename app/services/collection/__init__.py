@@ -1,0 +1,1 @@
+"""What keeps a scope small: collection and retention, also unasked."""

@@ -1,0 +1,1 @@
+"""What a failover executor asks."""

@@ -1,0 +1,1 @@
+"""Keys of sealed scopes, and what they open."""

@@ -1,0 +1,1 @@
+"""Session journals, run ledgers and contexts (server.md §8)."""

@@ -1,0 +1,99 @@
+"""Run ledgers (run-ledger.md)."""
+
+from typing import Any
+
+import orjson
+
+from app.services.projections.streams import MANY, Folded, Read, Streams, Where
+from app.services.projections.whole_ledgers import WholeLedger
+from app.sql.entries import Place
+from app.sql.transactions import Driver
+from foldpoint.canonical import Json, canonical
+from foldpoint.projections import RUN_LEDGER
+from foldpoint.run_ledger.answers import run_answer
+from foldpoint.run_ledger.merge import Merged, merge
+from foldpoint.run_ledger.snapshot import Snapshot, read_snapshot
+from foldpoint.state import Record
+
+
+class RunLedgerFold:
+    """Merges a run's records. A merge stands for its snapshot, which is made when something goes on from it."""
+
+    projection = RUN_LEDGER
+
+    def start(self) -> Merged | Snapshot:
+        return Snapshot()
+
+    def read(self, text: bytes) -> Merged | Snapshot:
+        return read_snapshot(orjson.loads(text))
+
+    def write(self, snapshot: Merged | Snapshot) -> bytes:
+        return canonical(_settled(snapshot).to_json())
+
+    def place(self, snapshot: Merged | Snapshot) -> Place | None:
+        return snapshot.through
+
+    def told(self, now: Merged) -> Json:
+        return [now.state.to_json(), now.blocked_at, now.sealed, now.epoch]
+
+    def extend(
+        self, stream: str, snapshot: Merged | Snapshot, records: list[Record]
+    ) -> Folded[Merged, Merged | Snapshot]:
+        merged = merge(stream, records, _settled(snapshot))
+        return Folded(merged, merged)
+
+
+def _settled(snapshot: Merged | Snapshot) -> Snapshot:
+    return snapshot.settle()[0] if isinstance(snapshot, Merged) else snapshot
+
+
+FOLD = RunLedgerFold()
+
+
+async def read_run(streams: Streams, pg: Driver, where: Where, run: str, *, checked: bool = False) -> Read[Merged]:
+    """What a run's records merge to, in a transaction of the caller's."""
+
+    async def whole() -> Folded[Merged, Merged | Snapshot]:
+        merged = await (await WholeLedger.of(pg, where, run)).merged()
+        return Folded(merged, merged)
+
+    return await streams.read(pg, where, FOLD, run, whole, checked=checked)
+
+
+def settled_below(read: Read[Merged]) -> int:
+    """Of a long run, the seq from which on statuses are told at once: nothing below it changes by what is written now.
+
+    A short one has no snapshot, and tells them all.
+    """
+    return read.now.cut() if read.entries >= MANY else 0
+
+
+def answer(read: Read[Merged]) -> dict[str, Any]:
+    """A run in the shapes of the vectors; beside them how far it is sealed, who runs it, and its last record."""
+    merged, start = read.now, settled_below(read)
+    last = merged.folded[-1] if merged.folded else None
+    return {
+        **run_answer(merged, start),
+        "settled": start,
+        "sealed": merged.sealed,
+        "agent_id": merged.state.agent_id,
+        "entries": read.entries,
+        "last": last
+        and {"id": last.place.id, "seq": last.seq, "op_id": last.place.op_id, "device_id": last.place.hlc.device_id},
+    }
+
+
+def listed(run: str, read: Read[Merged]) -> dict[str, Any]:
+    """A run in a list."""
+    merged = read.now
+    command: Any = merged.state.command
+    return {
+        "run_id": run,
+        "agent_id": merged.state.agent_id,
+        "phase": merged.state.phase["phase"],
+        "command": command and command["command"],
+        "next_seq": merged.state.next_seq,
+        "blocked_at": merged.blocked_at,
+        "sealed": merged.sealed,
+        "entries": read.entries,
+    }

@@ -1,0 +1,1 @@
+"""What a push does, from its bytes to the commit."""
