@@ -51,7 +51,7 @@ ADVICE: dict[str, str] = {
     "foreign_ops": "Push each device's ops under its own id.",
     "unreadable_op": "The ops before it are stored; this one must be authored again, and its successors with it.",
     "plain_scope": "Push sealed ops to a scope of their own.",
-    "sealed_scope": "A sealed scope answers sealing devices; its ops are pulled and opened there.",
+    "sealed_scope": "Its owner can unlock it (PUT /v1/scopes/{scope}/keys); else its ops are opened on the devices.",
     "wrong_key": "Give the passphrase with its user as the devices have them, or the keys of this scope.",
     "checkpoint_invalid": "Make the checkpoint again from the device's ops.",
     "checkpoint_unverified": "Pull, and make the checkpoint at a frontier that the server holds.",

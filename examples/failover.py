@@ -1,9 +1,10 @@
 """A job that any of several executors may carry on, and whose effect happens once.
 
+    .venv/bin/pip install -c constraints.txt httpx
     export FOLDPOINT_TOKEN=...            # of role executor, for the scope
-    python examples/failover.py run    --scope user:ada --run job-1 --name closet --effects sent.txt
-    python examples/failover.py run    --scope user:ada --run job-1 --name laptop --effects sent.txt
-    python examples/failover.py decide --scope user:ada --run job-1 --it-happened
+    .venv/bin/python examples/failover.py run    --scope user:ada --run job-1 --name closet --effects sent.txt
+    .venv/bin/python examples/failover.py run    --scope user:ada --run job-1 --name laptop --effects sent.txt
+    .venv/bin/python examples/failover.py decide --scope user:ada --run job-1 --it-happened
 
 The effect is a line appended to a file; take it for an email. Kill an executor at any moment and start another. Either
 the job is done and the line is there once, or the run is *in doubt*: somebody started the effect and nobody recorded
@@ -61,7 +62,11 @@ class Ledger:
             answer = self._call("POST", "/leases/acquire", json=body)
             if answer.status_code != 409:
                 return answer.raise_for_status().json()["lease"]["epoch"]
-            time.sleep(answer.json()["remaining_ms"] / 1000)
+            held = answer.json()
+            print(
+                f"{self.writer}: {held['holder']} holds the lease for {held['remaining_ms'] / 1000:.0f} s", flush=True
+            )
+            time.sleep(held["remaining_ms"] / 1000)
 
     def record(self, seq: int, event: str, fields: Json, epoch: int | None, *, seal: bool = False) -> None:
         """Record an event as the run's next one. Raises Stale, and NotOurs."""

@@ -16,6 +16,7 @@ from foldpoint.op import Op
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["hosted writers"])
 
 LONGEST_KEY = 255
+INTENT = ("agent_id", "run_id", "epoch", "status", "if_current")
 WRITER = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "example": "web"}
 OP = {**EMITTED, "device_id": "hosted-web-0f3a9b2c", "hlc": {**STAMP, "device_id": "hosted-web-0f3a9b2c"}}
 CODES = ("not_found", "plain_scope", "sealed_scope", "sealed_scope:503", "clock_skew", "too_large", "too_many_ops")
@@ -29,13 +30,15 @@ def _body(required: list[str], **properties: Any) -> dict[str, Any]:
 class Call(NamedTuple):
     """What a route does: reads its fields, for a writer, into a plan; and makes an answer of the ops.
 
-    `read` is how its body is read as JSON.
+    `read` is how its body is read as JSON. Of `fields` beside the writer nothing else may be named: what a name with a
+    slip in it asked for would silently not be done.
     """
 
     name: bytes
     plan: Callable[[dict[str, Any], str], Plan]
     told: Told
     read: Callable[[bytes], Json] = read_body
+    fields: tuple[str, ...] | None = None
 
 
 Key = Annotated[
@@ -118,7 +121,7 @@ async def intents(asking: AskingDep, scope: str, body: BodyDep, key: Key = None)
             raise Unreadable("expected true or false", "if_current")
         return outcome(writer, read_outcome(fields), if_current=if_current)
 
-    return await written(asking, scope, body, key, Call(b"intents ", plan, _recorded))
+    return await written(asking, scope, body, key, Call(b"intents ", plan, _recorded, fields=INTENT))
 
 
 async def emitted(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
@@ -149,5 +152,8 @@ def _read(body: bytes, call: Call) -> tuple[str, Plan]:
     fields = call.read(body)
     if not isinstance(fields, dict):
         raise Unreadable("expected an object")
+    if call.fields is not None:
+        for name in fields.keys() - {"writer", *call.fields}:
+            raise Unreadable("unknown", name)
     writer = read_writer(fields.get("writer"))
     return writer, call.plan(fields, writer)

@@ -166,7 +166,9 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
 
     if b'"now"' in body:
         await _fold_ahead(asking, scope, body)
-    return await written(asking, scope, body, key, Call(b"journals/append ", plan, appending.told))
+    return await written(
+        asking, scope, body, key, Call(b"journals/append ", plan, appending.told, fields=("session", "entries", "seen"))
+    )
 
 
 @router.post(
@@ -194,7 +196,13 @@ async def claim(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -
     """
     await _fold_ahead(asking, scope, body)
     taking = Take(asking.server.projections)
-    return await written(asking, scope, body, key, Call(b"journals/claim ", taking.plan, taking.told))
+    return await written(
+        asking,
+        scope,
+        body,
+        key,
+        Call(b"journals/claim ", taking.plan, taking.told, fields=("session", "queue", "count")),
+    )
 
 
 async def _fold_ahead(asking: Asking, scope: str, body: bytes) -> None:

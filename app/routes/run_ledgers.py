@@ -23,8 +23,14 @@ from foldpoint.run_ledger.reading import Undecodable, identifier
 
 router = APIRouter(prefix="/v1/scopes/{scope}/run-ledgers", tags=["run ledgers"])
 
+APPEND = ("run_id", "records", "epoch", "seal")
+SEAL = ("run_id", "through_seq", "winners", "epoch")
 RUN = {"type": "string", "example": "run-lisbon"}
-EPOCH = {"type": "integer", "minimum": 1, "description": "of the agent's lease, which the writer must hold"}
+EPOCH = {
+    "type": "integer",
+    "minimum": 1,
+    "description": "of the agent's lease, which the writer holds; an append passes also while nobody holds it",
+}
 ID = "9f0c2a6b5d3e7f18492a0c4b6d8e1f3057a9bc2d4e6f8091a3b5c7d9e0f21436"
 CALL = {"id": "c1", "tool": "book", "effect": "external_side_effect", "input": {"bed": 3}}
 COMMAND = {"command": "execute_tool", "call": CALL}
@@ -203,7 +209,9 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
     def plan(_fields: dict[str, Any], _writer: str) -> Plan:
         return appending.of(read_append(body))
 
-    response = await written(asking, scope, body, key, Call(b"run-ledgers/append ", plan, appending.told))
+    response = await written(
+        asking, scope, body, key, Call(b"run-ledgers/append ", plan, appending.told, fields=APPEND)
+    )
     await appending.keep()
     return response
 
@@ -228,6 +236,6 @@ async def seal(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) ->
     def plan(_fields: dict[str, Any], _writer: str) -> Plan:
         return sealing.of(read_seal(body))
 
-    response = await written(asking, scope, body, key, Call(b"run-ledgers/seal ", plan, sealing.told))
+    response = await written(asking, scope, body, key, Call(b"run-ledgers/seal ", plan, sealing.told, fields=SEAL))
     await sealing.keep()
     return response

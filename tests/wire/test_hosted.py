@@ -257,3 +257,11 @@ async def test_a_body_that_is_no_object_is_refused(admin: httpx.AsyncClient, sco
     for body in (b"[]", b"null", b"x", b""):
         response = await admin.post(f"/v1/scopes/{scope}/turns", content=body)
         refused(response, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "path", ["intents", "run-ledgers/append", "run-ledgers/seal", "journals/append", "journals/claim", "contexts/ops"]
+)
+async def test_a_name_with_a_slip_in_it_is_refused(admin: httpx.AsyncClient, scope: str, path: str) -> None:
+    problem = refused(await post(admin, scope, path, epoc=1), "invalid_request")
+    assert (problem["path"], problem["detail"].rpartition(" ")[2]) == ("epoc", "unknown")
