@@ -47,9 +47,9 @@ async def holding(database: asyncpg.Connection, word: str) -> dict[str, int]:
     found = {}
     for row in await database.fetch(TABLES):
         texts = " || ' ' || ".join(f"coalesce(encode({c}::text::bytea, 'escape'), '')" for c in row["columns"])
-        hexed, plain = word.encode().hex(), word
-        rows = await database.fetch(f"select {texts} as text from {row['name']}")
-        count = sum(plain in r["text"] or hexed in r["text"] for r in rows)
+        holds = "strpos(text, $1) > 0 or strpos(text, $2) > 0"
+        counted = f"select count(*) from (select {texts} as text from {row['name']}) t where {holds}"
+        count = await database.fetchval(counted, word, word.encode().hex())
         if count:
             found[row["name"]] = count
     return found
