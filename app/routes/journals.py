@@ -166,9 +166,7 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
 
     if b'"now"' in body:
         await _fold_ahead(asking, scope, body)
-    return await written(
-        asking, scope, body, key, Call(b"journals/append ", plan, appending.told, fields=("session", "entries", "seen"))
-    )
+    return await written(asking, scope, body, key, Call(b"journals/append ", plan, appending.told))
 
 
 @router.post(
@@ -201,7 +199,7 @@ async def claim(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -
         scope,
         body,
         key,
-        Call(b"journals/claim ", taking.plan, taking.told, fields=("session", "queue", "count")),
+        Call(b"journals/claim ", taking.plan, taking.told),
     )
 
 
