@@ -28,6 +28,12 @@ STAMP = {"wall_ms": 1, "counter": 0, "device_id": "mac"}
 RUN = {"agent_id": "ada", "run_id": "r"}
 HELD = {"device_id": "mac", "epoch": 1}
 WRAP = wrap(1, "ada")
+JOURNALS, LEDGERS, CONTEXTS = SCOPE + "/journals", SCOPE + "/run-ledgers", SCOPE + "/contexts"
+SESSION = {"session": "s"}
+STARTED = {"seq": 0, "occurred_at_ms": 1, "event": {"event": "run_started", "run_id": "r", "agent_id": "ada"}}
+REMOVE = {"op": "remove", "message_id": "m"}
+AUDITS = ("statuses", "conflicts", "readback", "export")
+CONTEXT = ("render", "resume", "checkpoint", "export")
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,25 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", SCOPE + "/hosted/append"): Call(LEASE, HOSTED),
     ("POST", SCOPE + "/turns"): Call(LEASE, {**HOSTED, "conversation_id": "c", "role": "user", "content": "x"}),
     ("POST", SCOPE + "/intents"): Call(
-        LEASE, {**HOSTED, "agent_id": "ada", "run_id": "r", "epoch": 1, "status": "pending"}
+        LEASE, {"writer": "web", "agent_id": "ada", "run_id": "r", "epoch": 1, "status": "pending"}
     ),
+    ("GET", JOURNALS): Call(READ),
+    ("GET", JOURNALS + "/export"): Call(READ, params=SESSION),
+    ("GET", JOURNALS + "/recovery"): Call(READ, params={**SESSION, "transcript_messages": "1"}),
+    ("POST", JOURNALS + "/append"): Call(LEASE, {"writer": "web", **SESSION, "entries": [{"op": "unrewind"}]}),
+    ("POST", JOURNALS + "/claim"): Call(LEASE, {"writer": "web", **SESSION, "queue": "steer", "count": 1}),
+    ("POST", JOURNALS + "/import"): Call(LEASE, b"", params={"writer": "web", **SESSION}),
+    ("GET", LEDGERS): Call(READ),
+    **{("GET", f"{LEDGERS}/{asked}"): Call(READ, params={"run": "r"}) for asked in AUDITS},
+    ("POST", LEDGERS + "/append"): Call(LEASE, {"writer": "web", "run_id": "r", "records": [STARTED]}),
+    ("POST", LEDGERS + "/seal"): Call(LEASE, {"writer": "web", "run_id": "r", "through_seq": 0, "epoch": 1}),
+    ("POST", LEDGERS + "/import"): Call(LEASE, b"", params={"writer": "web", "run": "r"}),
+    ("GET", CONTEXTS): Call(READ),
+    **{("GET", f"{CONTEXTS}/{asked}"): Call(READ, params={**SESSION, "window": "9"}) for asked in CONTEXT},
+    ("POST", CONTEXTS + "/ops"): Call(
+        LEASE, {"writer": "web", **SESSION, "ops": [{"op": "remove", "message_id": "m"}]}
+    ),
+    ("POST", CONTEXTS + "/import"): Call(LEASE, b"", params={"writer": "web", **SESSION}),
     ("GET", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
     ("DELETE", SCOPE + "/leases/claim"): Call(ADMIN, params={"agent": "ada"}),
     ("POST", SCOPE + "/leases/acquire"): Call(
