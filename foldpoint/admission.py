@@ -8,7 +8,8 @@ from msgspec import Raw
 
 from foldpoint.canonical import Unreadable, is_deeper
 from foldpoint.envelope import is_envelope
-from foldpoint.op import Op, OpText, read_emitted, read_op_text
+from foldpoint.op import Op
+from foldpoint.op_text import OpText, read_emitted, read_op_text
 from foldpoint.relay import Refusal
 
 #: A deeper payload could be pushed, but no device could pull it back.

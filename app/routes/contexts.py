@@ -20,7 +20,6 @@ from app.services.reading import listing
 from app.services.reading.spool import Spool
 from app.sql import snapshots
 from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
 from foldpoint.canonical import Unreadable, canonical
 from foldpoint.hlc import U32_MAX
 from foldpoint.hosted import read_writer
@@ -193,7 +192,7 @@ async def _off_loop(asking: Asking, scope: str, session: str, made: Callable[[Se
 @router.get("/export", responses=gives(PUT, *FOLDED))
 async def export(asking: AskingDep, scope: str, session: Session) -> Response:
     """The ops of a session in their order, as JSON lines."""
-    key, spool = StreamKey(CONTEXT.number, stream_key(session)), Spool()
+    key, spool = StreamKey.named(CONTEXT, session), Spool()
     async with asking.reading_projection(scope, CONTEXT) as work:
         async for page in snapshots.above(await work.pg(), work.reach.existing, key, None):
             spool.write(b"".join(export_records(page)))

@@ -18,7 +18,6 @@ from app.services.projections.writing_journals import Append, Take
 from app.services.pushing.arrivals import off_loop
 from app.sql import snapshots
 from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
 from foldpoint.canonical import U64_MAX, Json, Unreadable
 from foldpoint.hosted import read_writer
 from foldpoint.journal.calls import NOW, read_append
@@ -194,13 +193,7 @@ async def claim(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -
     """
     await _fold_ahead(asking, scope, body)
     taking = Take(asking.server.projections)
-    return await written(
-        asking,
-        scope,
-        body,
-        key,
-        Call(b"journals/claim ", taking.plan, taking.told),
-    )
+    return await written(asking, scope, body, key, Call(b"journals/claim ", taking.plan, taking.told))
 
 
 async def _fold_ahead(asking: Asking, scope: str, body: bytes) -> None:
@@ -213,7 +206,7 @@ async def _fold_ahead(asking: Asking, scope: str, body: bytes) -> None:
     with suppress(Problem):  # the call itself is refused for the same
         if isinstance(name := await off_loop(len(body), session), str):
             async with asking.reading(scope) as work:
-                key = StreamKey(JOURNAL.number, stream_key(name))
+                key = StreamKey.named(JOURNAL, name)
                 known = await snapshots.stream(await work.pg(), work.reach.existing, key)
             if known is not None and known.entries >= MANY:
                 await asking.stream(scope, FOLD, name)

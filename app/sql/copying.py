@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Self
 
 from app.sql.transactions import Driver
 
@@ -12,7 +13,7 @@ HEADER, TRAILER, NULL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff", b"\xff\xf
 class Copying:
     """Rows in the binary format on their way into a table; nothing else may use the connection before `finish`.
 
-    One part at most waits until the one before it is taken.
+    One part at most waits until the one before it is taken. Leaving it finishes it, whatever it is left for.
     """
 
     def __init__(self, pg: Driver, table: str, columns: Sequence[str]) -> None:
@@ -22,6 +23,12 @@ class Copying:
         copying = pg.copy_to_table(table, source=self._parts(), columns=columns, format="binary")
         self._copying = asyncio.ensure_future(copying)
         self._copying.add_done_callback(lambda _: self._taken.set())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.finish()
 
     async def add(self, part: bytes) -> None:
         """Raises what the copying ended in, if it has."""

@@ -7,7 +7,7 @@ from app.sql.keys import op_id_text, raw_op_id, stream_key
 from app.sql.transactions import Driver, Row
 from app.sql.writes import Writes
 from foldpoint.hlc import Hlc
-from foldpoint.projections import Entry
+from foldpoint.projections import Entry, Projection
 
 #: Where an entry stands among all: what orders records.
 Place = tuple[Hlc, str]
@@ -20,8 +20,12 @@ class StreamKey(NamedTuple):
     key: bytes
 
     @classmethod
+    def named(cls, projection: Projection, name: str) -> "StreamKey":
+        return cls(projection.number, stream_key(name))
+
+    @classmethod
     def of(cls, entry: Entry) -> "StreamKey":
-        return cls(entry.projection.number, stream_key(entry.stream))
+        return cls.named(entry.projection, entry.stream)
 
 
 class Stream(NamedTuple):

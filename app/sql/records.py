@@ -92,9 +92,8 @@ async def put(pg: Driver, writes: Writes, scope: int, winners: Mapping[str, Iter
     if len(new) < MANY:
         writes.add(PUT, new)
     else:
-        copying = Copying(pg, "record", COLUMNS)
-        await copying.add(_binary(new))
-        await copying.finish()
+        async with Copying(pg, "record", COLUMNS) as copying:
+            await copying.add(_binary(new))
     writes.add(PUT, held)
 
 

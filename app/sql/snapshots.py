@@ -107,30 +107,39 @@ async def body(pg: Driver, scope: int, number: int) -> bytes | None:
     return text
 
 
-_COLUMNS = "e.wall_ms, e.counter, e.device, d.id as device_id, e.op_id, e.id"
-_ORDER = "order by e.wall_ms, e.counter, d.id, e.op_id"
-ABOVE = f"""
-select {_COLUMNS}, {small("e.payload", "e.payload")}
-from entry e join device d on d.scope = $1 and d.no = e.device
-where e.scope = $1 and e.projection = $2 and e.stream = $3
-  and (e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)
-{_ORDER}
-"""
+COLUMNS = "e.wall_ms, e.counter, d.id as device_id, e.op_id, e.id"
+
+
+def in_order(those: str) -> str:
+    """The SQL of those entries of a stream, in order, as `records` reads them."""
+    return f"""
+    select {COLUMNS}, {small("e.payload", "e.payload")}
+    from entry e join device d on d.scope = $1 and d.no = e.device
+    where e.scope = $1 and e.projection = $2 and e.stream = $3 and {those}
+    order by e.wall_ms, e.counter, d.id, e.op_id
+    """
+
+
+ABOVE = in_order("(e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)")
 PAYLOAD = f"select payload from {entry_with('$2', '$3', '$4')} e"
 #: Below every place.
 START: Place = (Hlc(0, 0, ""), "op-")
 
 
-async def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> AsyncIterator[list[Record]]:
-    """The entries of a stream above a place, in order, a page in memory at a time."""
+async def records(pg: Driver, query: str, scope: int, key: StreamKey, *more: Any) -> AsyncIterator[list[Record]]:
+    """The entries of a stream that a query of `in_order` gives, a page in memory at a time."""
 
     async def payload(row: Row) -> bytes:
         text: bytes = await pg.fetchval(PAYLOAD, scope, *key, row["id"])
         return text
 
-    after = columns_of(START if place is None else place)
-    async for rows in pages(pg, ABOVE, scope, *key, *after, payload_of=payload):
+    async for rows in pages(pg, query, scope, *key, *more, payload_of=payload):
         yield [record_of(row) for row in rows]
+
+
+def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> AsyncIterator[list[Record]]:
+    """The entries of a stream above a place, in order, a page in memory at a time."""
+    return records(pg, ABOVE, scope, key, *columns_of(START if place is None else place))
 
 
 #: Only while nothing came or went below the place since the stream was read: a push that changes the row is waited for.

@@ -76,7 +76,7 @@ def _seal(value: Any) -> SealCall:
 
 
 def _fields(value: Any, readers: dict[str, Callable[[Json], Any]]) -> dict[str, Any]:
-    """The fields that a body must have; others are nobody's business."""
+    """The fields that a body must have."""
     if not isinstance(value, dict):
         raise Undecodable("invalid_type", "expected an object")
     found: dict[str, Any] = object_of(readers)({name: value[name] for name in readers if name in value})

@@ -4,7 +4,8 @@ import pytest
 
 from foldpoint.canonical import Unreadable, read_json
 from foldpoint.hlc import Hlc
-from foldpoint.op import make_op, read_op
+from foldpoint.op import make_op
+from foldpoint.op_text import read_op
 
 OP = make_op("d", 1, "op-0", Hlc(7, 2, "d"), "shared:acme", "registry:config", {"a": 1})
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldpoint.canonical import Json, Unreadable
-from foldpoint.op import Op, read_op, read_op_text
+from foldpoint.op import Op
+from foldpoint.op_text import read_op, read_op_text
 from tests.fixtures.ops import THOROUGH, json_values, logs, odd_texts
 
 #: Parts of other texts, numbers out of range, and what is JSON only elsewhere.

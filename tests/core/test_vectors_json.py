@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from foldpoint.canonical import Unreadable, canonical, read_json
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from tests.fixtures.vectors import DEVIATIONS, golden
 
 

@@ -6,7 +6,8 @@ from random import Random  # noqa: TID251 - the type of `dice`
 
 import msgspec
 
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from tests.storms.fleet import Fleet
 
 

@@ -12,7 +12,8 @@ from foldpoint.canonical import canonical, read_json
 from foldpoint.chain import chains, verify_log
 from foldpoint.fold import fold
 from foldpoint.frontier import frontier_of
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from foldpoint.run_seen import sightings, status_of
 from foldpoint.state import state_hash
 from foldpoint.transcript import conversation_ids, transcript

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.services.verification.verifying import verify
 from foldpoint.canonical import Json
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from foldpoint.state import record_of
 from foldpoint.stored_message.session import fold
 from tests.fixtures.contexts import CONTEXT, ask, move, put, remove, write

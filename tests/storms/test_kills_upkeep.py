@@ -21,7 +21,8 @@ from app.services.verification.verifying import verify
 from foldpoint.canonical import Json
 from foldpoint.checkpoint import Checkpoint, read_checkpoint_text
 from foldpoint.fold import fold, fold_onto
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from foldpoint.state import state_hash
 from tests.fixtures.devices import checkpoint_text
 from tests.fixtures.server import ADMIN_TOKEN

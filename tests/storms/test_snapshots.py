@@ -10,8 +10,8 @@ from app.services.projections.streams import MANY, Streams
 from app.sql import snapshots
 from app.sql.snapshots import thinned
 from app.sql.transactions import exclusive
-from tests.fixtures.devices import Device, NewDevice
-from tests.fixtures.projections import enqueue, number_of, read_stream, session_of
+from tests.fixtures.devices import NewDevice
+from tests.fixtures.projections import number_of, one_late, read_stream, session_of
 
 
 async def held(engine: AsyncEngine, scope: int) -> int:
@@ -30,21 +30,10 @@ async def waits_for_a_lock(engine: AsyncEngine) -> None:
         await asyncio.sleep(0)
 
 
-async def two_with_many(device: NewDevice) -> tuple[Device, Device]:
-    """A device whose entries are pushed, and one that holds back an entry below all but the first of them."""
-    mac, late = device("mac"), device("late")
-    for n in range(2 * MANY):
-        enqueue(mac, f"{n}")
-    late.wall_ms += 1
-    enqueue(late, "late")
-    await mac.push()
-    return mac, late
-
-
 async def test_a_snapshot_that_is_being_kept_goes_with_the_late_entry_that_waits_for_it(
     device: NewDevice, scope: str, engine_behind: AsyncEngine
 ) -> None:
-    _, late = await two_with_many(device)
+    late = await one_late(device, 2 * MANY)
     number, streams = await number_of(engine_behind, scope), Streams(engine_behind)
     kept = (await read_stream(streams, number, journals.FOLD, "s")).kept
     assert kept is not None
@@ -61,7 +50,7 @@ async def test_a_snapshot_that_is_being_kept_goes_with_the_late_entry_that_waits
 async def test_while_a_late_entry_is_pushed_no_snapshot_from_before_it_is_kept(
     device: NewDevice, scope: str, engine_behind: AsyncEngine
 ) -> None:
-    _, late = await two_with_many(device)
+    late = await one_late(device, 2 * MANY)
     number, streams = await number_of(engine_behind, scope), Streams(engine_behind)
     found = await read_stream(streams, number, journals.FOLD, "s")
     await asyncio.gather(late.push(), *(streams.keep(found) for _ in range(8)))

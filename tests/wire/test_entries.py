@@ -9,7 +9,16 @@ from app.services.projections.streams import MANY, STEP, Streams
 from app.services.verification.verifying import verify
 from foldpoint.journal.fold import RECENT
 from tests.fixtures.devices import NewDevice, collect
-from tests.fixtures.projections import enqueue, journal, number_of, put_message, read_stream, session_of, started
+from tests.fixtures.projections import (
+    enqueue,
+    journal,
+    number_of,
+    one_late,
+    put_message,
+    read_stream,
+    session_of,
+    started,
+)
 from tests.wire.answers import read
 
 
@@ -57,12 +66,7 @@ async def test_what_an_author_writes_again_moves_and_is_not_counted_twice(
 async def test_a_read_goes_on_from_a_snapshot_unless_something_came_below_it(
     device: NewDevice, scope: str, database: asyncpg.Connection, engine_behind: AsyncEngine
 ) -> None:
-    mac, late = device("mac"), device("late")
-    for n in range(3 * MANY):
-        enqueue(mac, f"{n}")
-    late.wall_ms += 1
-    enqueue(late, "late")
-    await mac.push()
+    late = await one_late(device, 3 * MANY)
     number, streams = await number_of(engine_behind, scope), Streams(engine_behind)
     found = await read_stream(streams, number, journals.FOLD, "s")
     assert found.kept is not None

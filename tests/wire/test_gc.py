@@ -9,7 +9,7 @@ import pytest
 from foldpoint.checkpoint import checkpoint_onto, read_checkpoint
 from foldpoint.fold import fold
 from foldpoint.hlc import Hlc
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from foldpoint.state import state_hash
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, op_ids, op_texts, two_devices
 from tests.wire.answers import read, refused

@@ -10,7 +10,8 @@ import pytest
 from foldpoint.chain import verify_log
 from foldpoint.fold import fold
 from foldpoint.hlc import U32_MAX
-from foldpoint.op import op_from_json, read_op
+from foldpoint.op import op_from_json
+from foldpoint.op_text import read_op
 from foldpoint.state import state_hash
 from tests.fixtures.devices import Device, NewDevice, envelope, op_texts
 from tests.fixtures.server import RunningServer

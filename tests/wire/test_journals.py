@@ -8,7 +8,7 @@ import pytest
 from foldpoint.canonical import Json
 from foldpoint.chain import verify_log
 from foldpoint.journal.fold import fold_journal
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from foldpoint.state import record_of
 from tests.fixtures.devices import Device, NewDevice, envelope, op_texts
 from tests.fixtures.journals import append, claim, contents, import_file, message, path, queued, state

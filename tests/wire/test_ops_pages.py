@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from app.services.reading.cursors import decode, encode
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from tests.fixtures.devices import START_MS, Device, NewDevice, collect, in_order, op_texts
 from tests.wire.answers import read, refused
 

@@ -10,7 +10,8 @@ import pytest
 
 from foldpoint.checkpoint import checkpoint_from_ops, checkpoint_onto, read_checkpoint
 from foldpoint.fold import fold
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from foldpoint.state import SyncState, state_hash
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text, envelope, op_texts
 from tests.fixtures.server import RunningServer

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from foldpoint.chain import verify_log
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from tests.fixtures.devices import NewDevice, collect, op_texts
 from tests.fixtures.ledgers import AGENT, FINISHED, STARTED, Ledgers, called, event, id_of, numbered, record
 from tests.fixtures.projections import recorded, started

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 
 from foldpoint.envelope import is_envelope
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from tests.fixtures.devices import op_texts
 from tests.fixtures.ledgers import FINISHED, STARTED, Ledgers, called, numbered, record
 from tests.fixtures.projections import recorded

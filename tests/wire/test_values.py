@@ -11,7 +11,8 @@ import pytest
 
 from foldpoint.canonical import Json, canonical, read_json
 from foldpoint.fold import fold
-from foldpoint.op import make_op, read_op
+from foldpoint.op import make_op
+from foldpoint.op_text import read_op
 from foldpoint.state import state_hash
 from tests.fixtures.devices import Device, NewDevice, checkpoint_text, collect, op_texts
 from tests.fixtures.vectors import section, text

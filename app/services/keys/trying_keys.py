@@ -15,7 +15,8 @@ from app.sql import devices, ops, scope_keys
 from app.sql.ops import Span
 from app.sql.transactions import begun, reading
 from foldpoint.canonical import Json, Unreadable
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from foldpoint.seal import Keyring, Outcome, SealError, opened_payload
 from foldpoint.seal.box import KEY_BYTES, read_hex
 from foldpoint.seal.keys import audience_of

@@ -26,7 +26,7 @@ from app.sql import devices, hosting, ops, scope_keys, scopes
 from app.sql.ops import Span
 from app.sql.transactions import Driver, exclusive
 from app.sql.writes import Writes
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from foldpoint.seal import Keyring, Reason, SealError
 from foldpoint.seal.keys import audience_of
 

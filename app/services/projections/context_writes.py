@@ -2,23 +2,20 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
 
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.hosting import Hold, Hosting, Plan, Write
+from app.services.hosting import Hold, Hosting, Plan
 from app.services.projections.contexts import FOLD
-from app.services.projections.streams import Read, Streams
+from app.services.projections.writes import Keeping, Payload, by_id, drafts_of, storing
 from app.services.pushing.arrivals import off_loop
 from app.sql import entries
 from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.hosted import Draft
-from foldpoint.op import Op
 from foldpoint.projections import CONTEXT
 from foldpoint.stored_message.files import Imported
 from foldpoint.stored_message.ops import admit, write_payload
@@ -31,18 +28,11 @@ STEP, STEP_BYTES = 1_000, 4 * 1024 * 1024
 MOST_TOLD = 1_000
 
 
-Payload = dict[str, Json]
-
-
 class Target(NamedTuple):
     """Whose ops, on which session."""
 
     writer: str
     session: str
-
-    @property
-    def key(self) -> StreamKey:
-        return StreamKey(CONTEXT.number, stream_key(self.session))
 
 
 def refused(error: Unreadable, path: str) -> Problem:
@@ -65,12 +55,8 @@ def read_ops(value: Json) -> list[dict[str, Any]]:
     return ops
 
 
-@dataclass(slots=True)
-class Appending:
+class Appending(Keeping[SessionContext]):
     """One call that writes ops, none of them on a message that was removed."""
-
-    streams: Streams
-    _read: Read[SessionContext] | None = None
 
     def plan(self, target: Target, ops: Sequence[dict[str, Any]]) -> Plan:
         """What it would do under the scope's lock. That raises Problem."""
@@ -79,21 +65,17 @@ class Appending:
         async def plan(hold: Hold) -> list[Draft]:
             self._read = await self.streams.read(hold.pg, hold.where, FOLD, target.session)
             _refuse_removed(ops, self._read.now)
-            taken = await entries.known(hold.pg, hold.where.scope, target.key, map(_id, payloads))
-            drafts = []
+            stream = StreamKey.named(CONTEXT, target.session)
+            taken = await entries.known(hold.pg, hold.where.scope, stream, by_id(payloads))
+            written = []
             for op, payload in zip(ops, payloads, strict=True):
-                again = _id(payload) in taken
-                taken.add(_id(payload))
+                name = str(payload["id"])
                 source = {"nonce": secrets.token_hex(8)}
-                drafts.append(_draft(write_payload(*target, op, source) if again else payload))
-            return drafts
+                written.append(write_payload(*target, op, source) if name in taken else payload)
+                taken.add(name)
+            return drafts_of(CONTEXT, written)
 
         return plan
-
-    async def keep(self) -> None:
-        """Keep the snapshot that came of it, if one did: a writer may never read."""
-        if self._read is not None:
-            await self.streams.keep(self._read)
 
 
 def _refuse_removed(ops: Sequence[dict[str, Any]], context: SessionContext) -> None:
@@ -104,14 +86,6 @@ def _refuse_removed(ops: Sequence[dict[str, Any]], context: SessionContext) -> N
         elif op["message_id"] in removed:
             detail = f"message {op['message_id']!r} was removed, and ids are never used again"
             raise Problem("invalid_request", detail, {"path": f"ops[{index}].message_id"})
-
-
-def _id(payload: dict[str, Json]) -> str:
-    return str(payload["id"])
-
-
-def _draft(payload: dict[str, Json]) -> Draft:
-    return Draft("personal", CONTEXT.tag, payload)
 
 
 async def import_ops(
@@ -126,13 +100,12 @@ async def import_ops(
     payloads = await off_loop(size, _payloads, target, found)
     most = min(STEP, hosting.settings.max_ops_per_request)
     for step in _steps(payloads, most):
-        told: dict[str, int] = {"stored": 0}
         try:
-            await hosting.write(caller, scope, Write(target.writer, size, _missing(target, step, told), _nothing))
+            written = await hosting.write(caller, scope, storing(CONTEXT, target.session, target.writer, step, size))
         except Problem as problem:
             raise problem.beside(**report) from problem
-        report["stored"] += told["stored"]
-        report["duplicate"] += len(step) - told["stored"]
+        for name, count in orjson.loads(written).items():
+            report[name] += count
     return report
 
 
@@ -150,22 +123,8 @@ def _steps(payloads: Sequence[Payload], most: int) -> Iterator[list[Payload]]:
         yield step
 
 
-def _payloads(target: Target, found: Sequence[Imported]) -> list[dict[str, Json]]:
+def _payloads(target: Target, found: Sequence[Imported]) -> list[Payload]:
     return [write_payload(*target, one.op, one.source) for one in found if one.op is not None]
-
-
-def _missing(target: Target, payloads: Sequence[dict[str, Json]], told: dict[str, int]) -> Plan:
-    async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
-        known = await entries.known(hold.pg, hold.where.scope, target.key, [_id(payload) for payload in payloads])
-        missing = [_draft(payload) for payload in payloads if _id(payload) not in known]
-        told["stored"] = len(missing)
-        return missing or {}
-
-    return plan
-
-
-async def _nothing(_hold: Hold, _ops: Sequence[Op]) -> dict[str, Any]:
-    return {}
 
 
 def _place(source: Json) -> dict[str, Json]:

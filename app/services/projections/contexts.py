@@ -1,38 +1,20 @@
 """Contexts of stored messages (stored-message.md)."""
 
-from app.services.projections.streams import Folded
-from app.sql.entries import Place
+from app.services.projections.streams import Fold, Folded
 from foldpoint.canonical import Json
 from foldpoint.projections import CONTEXT
 from foldpoint.state import Record
 from foldpoint.stored_message.session import SessionContext, read_snapshot
 
 
-class ContextFold:
-    """Folds a session's records to its context, which is its own snapshot."""
-
-    projection = CONTEXT
-
-    def start(self) -> SessionContext:
-        return SessionContext()
-
-    def read(self, text: bytes) -> SessionContext:
-        return read_snapshot(text)
-
-    def write(self, snapshot: SessionContext) -> bytes:
-        return snapshot.text()
-
-    def place(self, snapshot: SessionContext) -> Place | None:
-        return snapshot.stamp
-
-    def told(self, now: SessionContext) -> Json:
-        return [now.to_json(), sorted(now.removed), sorted(now.pending)]
-
-    def extend(
-        self, _stream: str, snapshot: SessionContext, records: list[Record]
-    ) -> Folded[SessionContext, SessionContext]:
-        context = snapshot.extend(records)
-        return Folded(context, context)
+def _told(now: SessionContext) -> Json:
+    return [now.to_json(), sorted(now.removed), sorted(now.pending)]
 
 
-FOLD = ContextFold()
+def _extend(_stream: str, context: SessionContext, records: list[Record]) -> Folded[SessionContext, SessionContext]:
+    later = context.extend(records)
+    return Folded(later, later)
+
+
+#: A session's context is its own snapshot.
+FOLD = Fold(CONTEXT, SessionContext, read_snapshot, SessionContext.text, lambda context: context.stamp, _told, _extend)

@@ -8,16 +8,11 @@ import orjson
 
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.hosting import Hold, Hosting, Write
-from app.services.projections.writing_journals import draft
+from app.services.hosting import Hosting
+from app.services.projections.writes import storing
 from app.services.pushing.arrivals import off_loop
-from app.sql import entries
-from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
-from foldpoint.hosted import Draft
 from foldpoint.journal.files import Imported, import_line
 from foldpoint.journal.lines import Unread
-from foldpoint.op import Op
 from foldpoint.projections import JOURNAL
 
 #: Lines of one transaction, or so many characters of them.
@@ -88,19 +83,8 @@ class Importing:
 
     async def _write(self, imported: Sequence[Imported], size: int) -> int:
         """Write those that are not there, and say how many."""
-        stream = StreamKey(JOURNAL.number, stream_key(self.session))
-        ids = {str(line.payload["id"]): line for line in imported}
-
-        async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
-            known = await entries.known(hold.pg, hold.where.scope, stream, ids)
-            new = [draft(line.payload) for name, line in ids.items() if name not in known]
-            return new or {"stored": 0}
-
-        async def told(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
-            return {"stored": len(ops)}
-
-        answer = await self.hosting.write(self.caller, self.scope, Write(self.writer, size, plan, told))
-        return int(orjson.loads(answer)["stored"])
+        write = storing(JOURNAL, self.session, self.writer, [line.payload for line in imported], size)
+        return int(orjson.loads(await self.hosting.write(self.caller, self.scope, write))["stored"])
 
 
 def _parts(lines: Sequence[Unread], most: int) -> Iterator[Sequence[Unread]]:

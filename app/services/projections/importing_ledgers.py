@@ -1,17 +1,14 @@
 """A ledger file into a run, part by part, each in a transaction of its own (run-ledger.md §2, server.md §8)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from app.problems import Problem
 from app.services.access import Caller
-from app.services.hosting import Hold, Hosting, Write
-from app.services.projections.recording import not_held
+from app.services.hosting import Hosting, Write
+from app.services.projections.writes import storing
 from app.services.pushing.arrivals import off_loop
-from foldpoint.hosted import Draft
-from foldpoint.op import Op
 from foldpoint.projection import source_of
 from foldpoint.projections import RUN_LEDGER
 from foldpoint.run_ledger.entry import entry_payload
@@ -48,17 +45,4 @@ async def import_file(
 
 def _write(part: Imported, writer: str, run: str) -> Write:
     payloads = [entry_payload(writer, line.record, source_of(line.number, line.text)) for line in part.lines]
-    given = {str(payload["id"]): payload for payload in payloads}
-
-    async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
-        new = await not_held(hold, run, given)
-        return [Draft("personal", RUN_LEDGER.tag, payload) for payload in new] or _counted(0, len(given))
-
-    async def told(_hold: Hold, ops: Sequence[Op]) -> dict[str, Any]:
-        return _counted(len(ops), len(given) - len(ops))
-
-    return Write(writer, sum(len(line.text) for line in part.lines), plan, told)
-
-
-def _counted(stored: int, duplicate: int) -> dict[str, Any]:
-    return {"stored": stored, "duplicate": duplicate}
+    return storing(RUN_LEDGER, run, writer, payloads, sum(len(line.text) for line in part.lines))

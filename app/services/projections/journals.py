@@ -1,9 +1,8 @@
 """Session journals (journal.md)."""
 
 from app.problems import Problem
-from app.services.projections.streams import Folded
+from app.services.projections.streams import Fold, Folded
 from app.sql.entries import Place
-from foldpoint.canonical import Json
 from foldpoint.journal.fold import RECENT, fold_onto
 from foldpoint.journal.snapshot import Snapshot, read_snapshot, write_snapshot
 from foldpoint.journal.state import JournalState
@@ -15,33 +14,17 @@ from foldpoint.state import Record
 RECENT_BYTES = 4 * 1024 * 1024
 
 
-class JournalFold:
-    """Folds a session's records to its JournalState."""
+def _place(snapshot: Snapshot) -> Place | None:
+    at = snapshot.state.at
+    return None if at is None else (at.hlc, at.op_id)
 
-    projection = JOURNAL
 
-    def start(self) -> Snapshot:
-        return Snapshot()
-
-    def read(self, text: bytes) -> Snapshot:
-        return read_snapshot(text)
-
-    def write(self, snapshot: Snapshot) -> bytes:
-        return write_snapshot(snapshot)
-
-    def place(self, snapshot: Snapshot) -> Place | None:
-        at = snapshot.state.at
-        return None if at is None else (at.hlc, at.op_id)
-
-    def told(self, now: JournalState) -> Json:
-        return now.to_json()
-
-    def extend(self, _stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
-        try:
-            folded = fold_onto(snapshot, records, _recent(records))
-        except Entangled as error:
-            raise Problem("unavailable", str(error)) from error
-        return Folded(folded.state, folded.snapshot)
+def _extend(_stream: str, snapshot: Snapshot, records: list[Record]) -> Folded[JournalState, Snapshot]:
+    try:
+        folded = fold_onto(snapshot, records, _recent(records))
+    except Entangled as error:
+        raise Problem("unavailable", str(error)) from error
+    return Folded(folded.state, folded.snapshot)
 
 
 def _recent(records: list[Record]) -> int:
@@ -54,4 +37,4 @@ def _recent(records: list[Record]) -> int:
     return RECENT
 
 
-FOLD = JournalFold()
+FOLD = Fold(JOURNAL, Snapshot, read_snapshot, write_snapshot, _place, JournalState.to_json, _extend)

@@ -8,13 +8,11 @@ from typing import Any, Literal
 from app.problems import Problem
 from app.services.hosting import Hold, Plan
 from app.services.projections.run_ledgers import read_run
-from app.services.projections.streams import Read, Streams
 from app.services.projections.whole_ledgers import WholeLedger
+from app.services.projections.writes import Keeping, Payload, by_id, drafts_of, not_held
 from app.services.pushing.arrivals import off_loop
-from app.sql import entries, leases
+from app.sql import leases
 from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
-from foldpoint.canonical import Json
 from foldpoint.hosted import Draft
 from foldpoint.op import Op
 from foldpoint.projection import BelowSnapshot
@@ -38,23 +36,13 @@ from foldpoint.run_ledger.merge import Merged
 from foldpoint.run_ledger.walk import Standing
 from foldpoint.slug import slug
 
-Payload = dict[str, Json]
 
-
-@dataclass(slots=True)
-class _Recording:
-    """One call. What was read of the run is remembered, to keep its snapshot once the transaction is over."""
-
-    streams: Streams
-    _read: Read[Merged] | None = field(init=False, default=None)
+class _Recording(Keeping[Merged]):
+    """One call."""
 
     async def _run(self, hold: Hold, run: str) -> Merged:
         self._read = await read_run(self.streams, hold.pg, hold.where, run)
         return self._read.now
-
-    async def keep(self) -> None:
-        if self._read is not None:
-            await self.streams.keep(self._read)
 
 
 @dataclass(slots=True)
@@ -74,7 +62,7 @@ class Appending(_Recording):
         """Raises stale_epoch, and seal_mismatch if a record that is to be sealed does not win."""
         self._call = call
         payloads = [entry_payload(call.writer, record) for record in call.records]
-        self._given = {str(payload["id"]): payload for payload in payloads}
+        self._given = by_id(payloads)
         self._ids = [str(payload["id"]) for payload in payloads]
         return self._plan
 
@@ -84,10 +72,10 @@ class Appending(_Recording):
         if call.epoch is not None:
             agent = merged.state.agent_id or starting_agent(call.records)
             await fence(hold, agent, call.writer, call.epoch, "seal" if call.seal else "append")
-        new = await not_held(hold, call.run_id, self._given)
+        new = await not_held(hold, StreamKey.named(RUN_LEDGER, call.run_id), self._given)
         self._after = await off_loop(self.size, foreseen, merged, call.run_id, call.writer, new)
         seals = [] if call.epoch is None or not call.seal else await self._seals(hold, call.epoch)
-        return _drafts((*new, *seals)) or await self._answer(hold)
+        return drafts_of(RUN_LEDGER, (*new, *seals)) or await self._answer(hold)
 
     async def _seals(self, hold: Hold, epoch: int) -> list[Payload]:
         call, after = self._call, self._after
@@ -140,7 +128,8 @@ class Sealing(_Recording):
             "next_seq": merged.state.next_seq,
             "command": merged.state.command,
         }
-        return _drafts(seal_payloads(call.writer, call.run_id, call.through_seq, winners, call.epoch)) or self._answer
+        seals = seal_payloads(call.writer, call.run_id, call.through_seq, winners, call.epoch)
+        return drafts_of(RUN_LEDGER, seals) or self._answer
 
     async def told(self, _hold: Hold, _ops: Sequence[Op]) -> dict[str, Any]:
         return self._answer
@@ -186,17 +175,6 @@ async def _unsealed(hold: Hold, run: str, merged: Merged, through: int, seen: Ma
 
 def _known(merged: Merged) -> dict[str, Any]:
     return {"next_seq": merged.state.next_seq, "sealed": merged.sealed}
-
-
-def _drafts(payloads: Sequence[Payload]) -> list[Draft]:
-    return [Draft("personal", RUN_LEDGER.tag, payload) for payload in payloads]
-
-
-async def not_held(hold: Hold, run: str, given: Mapping[str, Payload]) -> list[Payload]:
-    """Those of these payloads, by id, that no entry of the run is."""
-    key = StreamKey(RUN_LEDGER.number, stream_key(run))
-    held = await entries.known(hold.pg, hold.where.scope, key, list(given))
-    return [payload for name, payload in given.items() if name not in held]
 
 
 def _lost(standing: Standing, after: Merged) -> Problem:

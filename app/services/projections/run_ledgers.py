@@ -4,9 +4,8 @@ from typing import Any
 
 import orjson
 
-from app.services.projections.streams import MANY, Folded, Read, Streams, Where
+from app.services.projections.streams import MANY, Fold, Folded, Read, Streams, Where
 from app.services.projections.whole_ledgers import WholeLedger
-from app.sql.entries import Place
 from app.sql.transactions import Driver
 from foldpoint.canonical import Json, canonical
 from foldpoint.projections import RUN_LEDGER
@@ -15,45 +14,38 @@ from foldpoint.run_ledger.merge import Merged, merge
 from foldpoint.run_ledger.snapshot import Snapshot, read_snapshot
 from foldpoint.state import Record
 
-
-class RunLedgerFold:
-    """Merges a run's records. A merge stands for its snapshot, which is made when something goes on from it."""
-
-    projection = RUN_LEDGER
-
-    def start(self) -> Merged | Snapshot:
-        return Snapshot()
-
-    def read(self, text: bytes) -> Merged | Snapshot:
-        return read_snapshot(orjson.loads(text))
-
-    def write(self, snapshot: Merged | Snapshot) -> bytes:
-        return canonical(_settled(snapshot).to_json())
-
-    def place(self, snapshot: Merged | Snapshot) -> Place | None:
-        return snapshot.through
-
-    def told(self, now: Merged) -> Json:
-        return [now.state.to_json(), now.blocked_at, now.sealed, now.epoch]
-
-    def extend(
-        self, stream: str, snapshot: Merged | Snapshot, records: list[Record]
-    ) -> Folded[Merged, Merged | Snapshot]:
-        merged = merge(stream, records, _settled(snapshot))
-        return Folded(merged, merged)
+#: A merge stands for its snapshot, which is made when something goes on from it.
+Onto = Merged | Snapshot
 
 
-def _settled(snapshot: Merged | Snapshot) -> Snapshot:
-    return snapshot.settle()[0] if isinstance(snapshot, Merged) else snapshot
+def _settled(onto: Onto) -> Snapshot:
+    return onto.settle()[0] if isinstance(onto, Merged) else onto
 
 
-FOLD = RunLedgerFold()
+def _read(text: bytes) -> Onto:
+    return read_snapshot(orjson.loads(text))
+
+
+def _write(onto: Onto) -> bytes:
+    return canonical(_settled(onto).to_json())
+
+
+def _told(now: Merged) -> Json:
+    return [now.state.to_json(), now.blocked_at, now.sealed, now.epoch]
+
+
+def _extend(run: str, onto: Onto, records: list[Record]) -> Folded[Merged, Onto]:
+    merged = merge(run, records, _settled(onto))
+    return Folded(merged, merged)
+
+
+FOLD: Fold[Merged, Onto] = Fold(RUN_LEDGER, Snapshot, _read, _write, lambda onto: onto.through, _told, _extend)
 
 
 async def read_run(streams: Streams, pg: Driver, where: Where, run: str, *, checked: bool = False) -> Read[Merged]:
     """What a run's records merge to, in a transaction of the caller's."""
 
-    async def whole() -> Folded[Merged, Merged | Snapshot]:
+    async def whole() -> Folded[Merged, Onto]:
         merged = await (await WholeLedger.of(pg, where, run)).merged()
         return Folded(merged, merged)
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,11 +14,10 @@ from app.problems import Problem
 from app.services.pushing.arrivals import off_loop
 from app.sql import snapshots
 from app.sql.entries import Place, StreamKey
-from app.sql.keys import stream_key
 from app.sql.snapshots import Made
 from app.sql.transactions import Driver, exclusive
 from foldpoint.canonical import Unreadable
-from foldpoint.op import read_op
+from foldpoint.op_text import read_op
 from foldpoint.projection import BelowSnapshot
 from foldpoint.projections import RUN_LEDGER, Projection
 from foldpoint.seal import Keyring, Outcome, opened_payload
@@ -33,7 +32,6 @@ PARSED_BYTES = 16 * 1024 * 1024
 
 S = TypeVar("S")
 N = TypeVar("N")
-N_co = TypeVar("N_co", covariant=True)
 
 
 class Folded(NamedTuple, Generic[N, S]):
@@ -43,23 +41,21 @@ class Folded(NamedTuple, Generic[N, S]):
     snapshot: S
 
 
-class Fold(Protocol[N, S]):
-    """One projection's fold. Snapshots and what they fold to are shared: never changed."""
+@dataclass(frozen=True, slots=True)
+class Fold(Generic[N, S]):
+    """One projection's fold. Snapshots and what they fold to are shared: never changed.
 
-    @property
-    def projection(self) -> Projection: ...
-    def start(self) -> S: ...
-    def read(self, text: bytes) -> S: ...
-    def write(self, snapshot: S) -> bytes: ...
-    def place(self, snapshot: S) -> Place | None: ...
+    `extend` folds records above a snapshot's place, or raises BelowSnapshot if only all records can tell. `told` is
+    what `verify` compares, as JSON.
+    """
 
-    def told(self, now: N) -> Any:
-        """What `verify` compares, as JSON."""
-        ...
-
-    def extend(self, stream: str, snapshot: S, records: list[Record]) -> Folded[N, S]:
-        """Fold records above the snapshot's place. Raises BelowSnapshot if only all records can tell."""
-        ...
+    projection: Projection
+    start: Callable[[], S]
+    read: Callable[[bytes], S]
+    write: Callable[[S], bytes]
+    place: Callable[[S], Place | None]
+    told: Callable[[N], Any]
+    extend: Callable[[str, S, list[Record]], Folded[N, S]]
 
 
 class Where(NamedTuple):
@@ -128,7 +124,7 @@ class Streams:
         """
         if not checked:
             await refuse_closed(pg, where, fold.projection)
-        key = StreamKey(fold.projection.number, stream_key(name))
+        key = StreamKey.named(fold.projection, name)
         found = _Found(where, key, name)
         known = await snapshots.stream(pg, where.scope, key)
         if known is None:

@@ -75,7 +75,7 @@ def _size(state: JournalState) -> int:
 async def written_records(pg: Driver, scope: int, session: str) -> Spool:
     """The lines of a session's records as they are."""
     spool = Spool()
-    async for page in snapshots.above(pg, scope, StreamKey(JOURNAL.number, stream_key(session)), None):
+    async for page in snapshots.above(pg, scope, StreamKey.named(JOURNAL, session), None):
         size = sum(len(record.payload) for record in page)
         spool.write(await off_loop(size, lambda records: b"".join(export_records(records)), page))
     return spool

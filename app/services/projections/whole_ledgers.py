@@ -10,7 +10,6 @@ from app.services.projections.streams import Where, refuse_closed
 from app.services.pushing.arrivals import off_loop
 from app.sql import run_ledgers
 from app.sql.entries import StreamKey
-from app.sql.keys import stream_key
 from app.sql.transactions import Driver
 from foldpoint.projections import RUN_LEDGER
 from foldpoint.run_ledger.entry import Entry, Seal, read_item, seq_of
@@ -53,7 +52,7 @@ class WholeLedger:
     async def of(cls, pg: Driver, where: Where, run_id: str) -> "WholeLedger":
         """Look at every entry once, to know its seq. Raises sealed_scope, as 503, while one may be closed."""
         await refuse_closed(pg, where, RUN_LEDGER)
-        key = StreamKey(RUN_LEDGER.number, stream_key(run_id))
+        key = StreamKey.named(RUN_LEDGER, run_id)
         named: list[_Named] = []
         seals: list[Seal] = []
         last = None

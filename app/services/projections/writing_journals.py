@@ -8,9 +8,9 @@ from typing import Any
 from app.services.hosting import Hold, Plan
 from app.services.projections.journals import FOLD
 from app.services.projections.streams import Read, Streams
+from app.services.projections.writes import drafts_of
 from app.sql import claims
 from app.sql.keys import stream_key
-from foldpoint.canonical import Json
 from foldpoint.hosted import Draft
 from foldpoint.journal.calls import Appending, Claiming, read_claim
 from foldpoint.journal.claims import Claim, claim, claimable
@@ -21,10 +21,6 @@ from foldpoint.projections import JOURNAL
 
 #: Entries beyond those asked for, among which some may be claimed already.
 AHEAD = 64
-
-
-def draft(payload: Json) -> Draft:
-    return Draft("personal", JOURNAL.tag, payload)
 
 
 @dataclass(slots=True)
@@ -40,7 +36,7 @@ class Append:
             if asked.now:
                 read = await self.streams.read(hold.pg, hold.where, FOLD, asked.session)
                 self.seen = dict(read.now.view.heads)
-            return [draft(payload) for payload in asked.payloads(writer, self.seen, secrets.token_hex(8))]
+            return drafts_of(JOURNAL, asked.payloads(writer, self.seen, secrets.token_hex(8)))
 
         return plan
 
@@ -63,7 +59,7 @@ class Take:
             self.found = await _next(hold, read, asked)
             if not self.found.entries:
                 return {"entries": [], "op": None}
-            return [draft(self.found.payload(writer, asked.session, secrets.token_hex(8)))]
+            return drafts_of(JOURNAL, [self.found.payload(writer, asked.session, secrets.token_hex(8))])
 
         return plan
 

@@ -15,7 +15,8 @@ from app.sql.ops import NewOp
 from foldpoint.admission import I64_MAX, read_admissible, read_emitted_admissible
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.envelope import is_envelope
-from foldpoint.op import Op, OpText
+from foldpoint.op import Op
+from foldpoint.op_text import OpText
 from foldpoint.relay import Refusal
 from foldpoint.surfaces import conversation, surface_of
 

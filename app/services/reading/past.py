@@ -20,7 +20,8 @@ from foldpoint.checkpoint_leaves import enters, put_leaf
 from foldpoint.envelope import is_envelope
 from foldpoint.fold import fold_onto
 from foldpoint.frontier import Covered, dominates
-from foldpoint.op import Op, read_op
+from foldpoint.op import Op
+from foldpoint.op_text import read_op
 from foldpoint.relay import Chain
 from foldpoint.seal import Keyring
 from foldpoint.splitting import Path, Splitter

@@ -12,7 +12,8 @@ from app.sql.transactions import Driver, Row
 from foldpoint.canonical import Unreadable
 from foldpoint.chain import ChainError, check_content, check_link
 from foldpoint.envelope import is_envelope, is_well_formed
-from foldpoint.op import Op, read_op_text
+from foldpoint.op import Op
+from foldpoint.op_text import read_op_text
 from foldpoint.relay import Chain
 from foldpoint.run_seen import sightings
 from foldpoint.seal import Keyring

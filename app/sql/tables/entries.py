@@ -1,5 +1,7 @@
 """The three projections: their entries, stream by stream, and where a fold of a stream can go on."""
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -14,6 +16,13 @@ from sqlalchemy import (
 )
 
 from app.sql.tables.metadata import metadata
+
+
+def _place(prefix: str = "", *, nullable: bool = False) -> list[Column[Any]]:
+    """The columns of where an entry stands among all of its stream."""
+    types = {"wall_ms": BigInteger, "counter": BigInteger, "device_id": LargeBinary, "op_id": LargeBinary}
+    return [Column(prefix + name, type_, nullable=nullable) for name, type_ in types.items()]
+
 
 #: Primary data, not derived: in the registry a later op with the same id hides an entry, and collection drops its op.
 entry = Table(
@@ -43,16 +52,10 @@ entry_stream = Table(
     Column("name", LargeBinary, nullable=False),
     Column("entries", BigInteger, nullable=False),
     Column("late", BigInteger, nullable=False),
-    Column("wall_ms", BigInteger, nullable=False),
-    Column("counter", BigInteger, nullable=False),
-    Column("device_id", LargeBinary, nullable=False),
-    Column("op_id", LargeBinary, nullable=False),
+    *_place(),
     Column("label", LargeBinary),
     Column("label_key", LargeBinary),
-    Column("label_wall_ms", BigInteger),
-    Column("label_counter", BigInteger),
-    Column("label_device_id", LargeBinary),
-    Column("label_op_id", LargeBinary),
+    *_place("label_", nullable=True),
     PrimaryKeyConstraint("scope", "projection", "key"),
     postgresql_with={"fillfactor": "50"},
 )
@@ -76,10 +79,7 @@ entry_snapshot = Table(
     Column("id", BigInteger, Identity(), nullable=False),
     Column("projection", SmallInteger, nullable=False),
     Column("stream", LargeBinary, nullable=False),
-    Column("wall_ms", BigInteger, nullable=False),
-    Column("counter", BigInteger, nullable=False),
-    Column("device_id", LargeBinary, nullable=False),
-    Column("op_id", LargeBinary, nullable=False),
+    *_place(),
     Column("entries", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
     PrimaryKeyConstraint("scope", "id"),
