@@ -16,6 +16,7 @@ from app.problems import BrokenOff, Problem
 from app.server import Server
 from app.services.access import Caller, Reach, Right, reach, reach_or_create, revoked
 from app.services.projections.streams import Fold, N, S, Where, refuse_closed
+from app.services.projections.writes import StreamWrite
 from app.services.reading.open_streams import Revoked, Unchecked
 from app.services.reading.spool import Spool
 from app.sql.transactions import Driver, driver, reading, writing
@@ -125,6 +126,22 @@ class Asking:
             read = await self.server.projections.read(await work.pg(), work.where, fold, name)
         await self.server.projections.keep(read)
         return read.now
+
+    async def fold_ahead(self, scope: str, write: StreamWrite[Any]) -> None:
+        """Fold the stream that a write goes by, if it is long. Raises unavailable.
+
+        For whatever else stands against it, the write itself is refused, or it makes the scope.
+        """
+        try:
+            async with self.reading(scope) as work:
+                long = await write.is_long(await work.pg(), work.reach.existing)
+            if long:
+                async with self.reading_stream(scope) as work:
+                    read = await write.fold_ahead(await work.pg(), work.where)
+                await self.server.projections.keep(read)
+        except Problem as problem:
+            if problem.code == "unavailable":
+                raise
 
     @asynccontextmanager
     async def writing(self, scope: str, right: Right, device: str | None = None) -> AsyncIterator[Work]:

@@ -120,9 +120,8 @@ async def ops(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -> 
         return appending.plan(Target(writer, session), read_ops(fields.get("ops")))
 
     appending = Appending(asking.server.projections)
-    told = await written(asking, scope, body, key, Call(b"contexts ", plan, emitted, read_document, ("session", "ops")))
-    await appending.keep()
-    return told
+    call = Call(b"contexts ", plan, emitted, read_document, ("session", "ops"), appending)
+    return await written(asking, scope, body, key, call)
 
 
 @router.get("/render", responses=gives({"system_text": "", "turns": [TURN], "exact": True}, *FOLDED))

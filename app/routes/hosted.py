@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Response
 from app.routes.asking import Asking, AskingDep, BodyDep, read_body, unreadable
 from app.routes.documents import EMITTED, STAMP, gives, takes
 from app.services.hosting import Hold, Once, Plan, Told, Write, drafts, outcome, turn
+from app.services.projections.writes import StreamWrite
 from app.services.pushing.arrivals import off_loop
 from foldpoint.canonical import Json, Unreadable
 from foldpoint.hosted import read_drafts, read_outcome, read_writer
@@ -31,7 +32,7 @@ class Call(NamedTuple):
     """What a route does: reads its fields, for a writer, into a plan; and makes an answer of the ops.
 
     `read` is how its body is read as JSON. Of `fields` beside the writer nothing else may be named: what a name with a
-    slip in it asked for would silently not be done.
+    slip in it asked for would silently not be done. `goes_by` is the write whose stream the plan reads.
     """
 
     name: bytes
@@ -39,6 +40,7 @@ class Call(NamedTuple):
     told: Told
     read: Callable[[bytes], Json] = read_body
     fields: tuple[str, ...] | None = None
+    goes_by: StreamWrite[Any] | None = None
 
 
 Key = Annotated[
@@ -144,6 +146,8 @@ async def written(asking: Asking, scope: str, body: bytes, key: str | None, call
         write = Write(writer, len(body), plan, call.told, once)
     except Unreadable as error:
         raise unreadable(error) from error
+    if call.goes_by is not None:
+        await asking.fold_ahead(scope, call.goes_by)
     return Response(await asking.server.hosting.write(asking.caller, scope, write), media_type="application/json")
 
 

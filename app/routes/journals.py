@@ -1,24 +1,20 @@
 """Session journals: what a coding agent did in a session, on any number of devices."""
 
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from app.problems import Problem
-from app.routes.asking import Asking, AskingDep, BodyDep, answer, read_body, sent, unreadable
+from app.routes.asking import AskingDep, BodyDep, answer, sent, unreadable
 from app.routes.documents import CURSORS, FOLDED, STAMP, Responses, gives, takes
 from app.routes.hosted import CODES, OP, WRITER, Call, Key, written
 from app.routes.lines import NDJSON
 from app.services.projections import telling_journals
 from app.services.projections.importing_journals import Importing
 from app.services.projections.journals import FOLD
-from app.services.projections.streams import MANY
 from app.services.projections.writing_journals import Append, Take
 from app.services.pushing.arrivals import off_loop
-from app.sql import snapshots
-from app.sql.entries import StreamKey
-from foldpoint.canonical import U64_MAX, Json, Unreadable
+from foldpoint.canonical import U64_MAX, Unreadable
 from foldpoint.hosted import read_writer
 from foldpoint.journal.calls import NOW, read_append
 from foldpoint.journal.claims import MOST
@@ -163,9 +159,8 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
     def plan(fields: dict[str, Any], writer: str) -> Any:
         return appending.plan(read_append(fields, body), writer)
 
-    if b'"now"' in body:
-        await _fold_ahead(asking, scope, body)
-    return await written(asking, scope, body, key, Call(b"journals/append ", plan, appending.told))
+    call = Call(b"journals/append ", plan, appending.told, goes_by=appending)
+    return await written(asking, scope, body, key, call)
 
 
 @router.post(
@@ -191,25 +186,9 @@ async def claim(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) -
     Claim with an Idempotency-Key, a new one for each claim: the same call again is answered alike, so that entries
     are not lost with an answer.
     """
-    await _fold_ahead(asking, scope, body)
     taking = Take(asking.server.projections)
-    return await written(asking, scope, body, key, Call(b"journals/claim ", taking.plan, taking.told))
-
-
-async def _fold_ahead(asking: Asking, scope: str, body: bytes) -> None:
-    """Fold a long session that a call names before the scope's lock is taken, so that little is left to fold then."""
-
-    def session() -> Json:
-        fields = read_body(body)
-        return fields.get("session") if isinstance(fields, dict) else None
-
-    with suppress(Problem):  # the call itself is refused for the same
-        if isinstance(name := await off_loop(len(body), session), str):
-            async with asking.reading(scope) as work:
-                key = StreamKey.named(JOURNAL, name)
-                known = await snapshots.stream(await work.pg(), work.reach.existing, key)
-            if known is not None and known.entries >= MANY:
-                await asking.stream(scope, FOLD, name)
+    call = Call(b"journals/claim ", taking.plan, taking.told, goes_by=taking)
+    return await written(asking, scope, body, key, call)
 
 
 @router.post(

@@ -119,7 +119,7 @@ async def ledgers(
         if run is None:
             found, reads = await telling_ledgers.runs(streams, pg, work.where, work.reach.cursors, cursor, limit)
         else:
-            reads = [await run_ledgers.read_run(streams, pg, work.where, run)]
+            reads = [await streams.read(pg, work.where, run_ledgers.FOLD, run)]
             found = {**run_ledgers.answer(reads[0]), "lease": None, "remaining_ms": 0}
             if (agent := reads[0].now.state.agent_id) is not None:
                 timed = await leasing.current(work.connection, work.reach.existing, agent)
@@ -209,11 +209,8 @@ async def append(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) 
     def plan(_fields: dict[str, Any], _writer: str) -> Plan:
         return appending.of(read_append(body))
 
-    response = await written(
-        asking, scope, body, key, Call(b"run-ledgers/append ", plan, appending.told, fields=APPEND)
-    )
-    await appending.keep()
-    return response
+    call = Call(b"run-ledgers/append ", plan, appending.told, fields=APPEND, goes_by=appending)
+    return await written(asking, scope, body, key, call)
 
 
 @router.post(
@@ -236,6 +233,5 @@ async def seal(asking: AskingDep, scope: str, body: BodyDep, key: Key = None) ->
     def plan(_fields: dict[str, Any], _writer: str) -> Plan:
         return sealing.of(read_seal(body))
 
-    response = await written(asking, scope, body, key, Call(b"run-ledgers/seal ", plan, sealing.told, fields=SEAL))
-    await sealing.keep()
-    return response
+    call = Call(b"run-ledgers/seal ", plan, sealing.told, fields=SEAL, goes_by=sealing)
+    return await written(asking, scope, body, key, call)

@@ -43,6 +43,20 @@ async def stream(pg: Driver, scope: int, key: StreamKey) -> Stream | None:
     return None if row is None else _stream(row)
 
 
+#: The length of a large payload is known without reading it.
+LONG = f"""
+select s.entries >= $4::bigint or (
+    select sum(length(payload)) >= $5::bigint from entry where scope = $1 and projection = $2 and stream = $3
+)
+from {stream_with("$2", "$3")} s
+"""
+
+
+async def is_long(pg: Driver, scope: int, key: StreamKey, entries: int, size: int) -> bool:
+    """Whether a stream has so many entries, or so many bytes of them."""
+    return bool(await pg.fetchval(LONG, scope, *key, entries, size))
+
+
 LISTED = f"""
 {_STREAM} where scope = $1 and projection = $2
   and ($3::bytea is null or (substr(name, 1, 224), name) > (substr($3, 1, 224), $3))

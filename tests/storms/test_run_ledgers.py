@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.services.projections.run_ledgers import read_run
+from app.services.projections.run_ledgers import FOLD
 from app.services.projections.streams import Streams, Where
 from app.services.projections.whole_ledgers import WholeLedger
 from app.services.verification.verifying import verify
@@ -119,7 +119,7 @@ async def _as_the_server_reads_it(engine: AsyncEngine, number: int, merged: Merg
     async with reading(engine) as connection:
         pg = await begun(connection)
         walked = await (await WholeLedger.of(pg, where, RUN)).merged()
-        found = (await read_run(Streams(engine), pg, where, RUN)).now
+        found = (await Streams(engine).read(pg, where, FOLD, RUN)).now
     for one in (walked, found):
         assert one.state.checkpoint() == merged.state.checkpoint()
         assert (one.sealed, one.epoch, one.through) == (merged.sealed, merged.epoch, merged.through)

@@ -10,7 +10,7 @@ from app.problems import Problem
 from app.services.access import Caller
 from app.services.hosting import Hold, Hosting, Plan
 from app.services.projections.contexts import FOLD
-from app.services.projections.writes import Keeping, Payload, by_id, drafts_of, storing
+from app.services.projections.writes import Payload, StreamWrite, by_id, drafts_of, storing
 from app.services.pushing.arrivals import off_loop
 from app.sql import entries
 from app.sql.entries import StreamKey
@@ -55,16 +55,18 @@ def read_ops(value: Json) -> list[dict[str, Any]]:
     return ops
 
 
-class Appending(Keeping[SessionContext]):
+class Appending(StreamWrite[SessionContext]):
     """One call that writes ops, none of them on a message that was removed."""
+
+    fold = FOLD
 
     def plan(self, target: Target, ops: Sequence[dict[str, Any]]) -> Plan:
         """What it would do under the scope's lock. That raises Problem."""
         payloads = [write_payload(*target, op) for op in ops]
+        self.stream = target.session
 
         async def plan(hold: Hold) -> list[Draft]:
-            self._read = await self.streams.read(hold.pg, hold.where, FOLD, target.session)
-            _refuse_removed(ops, self._read.now)
+            _refuse_removed(ops, await self.now(hold))
             stream = StreamKey.named(CONTEXT, target.session)
             taken = await entries.known(hold.pg, hold.where.scope, stream, by_id(payloads))
             written = []

@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 from app.problems import Problem
 from app.services.hosting import Hold, Plan
-from app.services.projections.run_ledgers import read_run
+from app.services.projections.run_ledgers import FOLD
+from app.services.projections.streams import Read, Where
 from app.services.projections.whole_ledgers import WholeLedger
-from app.services.projections.writes import Keeping, Payload, by_id, drafts_of, not_held
+from app.services.projections.writes import Payload, StreamWrite, by_id, drafts_of, not_held
 from app.services.pushing.arrivals import off_loop
 from app.sql import leases
 from app.sql.entries import StreamKey
+from app.sql.transactions import Driver
 from foldpoint.hosted import Draft
 from foldpoint.op import Op
 from foldpoint.projection import BelowSnapshot
@@ -37,12 +39,45 @@ from foldpoint.run_ledger.walk import Standing
 from foldpoint.slug import slug
 
 
-class _Recording(Keeping[Merged]):
+@dataclass(slots=True)
+class _Recording(StreamWrite[Merged]):
     """One call."""
 
-    async def _run(self, hold: Hold, run: str) -> Merged:
-        self._read = await read_run(self.streams, hold.pg, hold.where, run)
-        return self._read.now
+    fold = FOLD
+    #: The winners that a seal is to fix, by seq, as its writer saw them; None if nothing is to be sealed.
+    _seen: dict[int, str] | None = field(init=False, default=None)
+    #: Those that end where the fold ahead settled.
+    _before: list[str] = field(init=False, default_factory=list)
+
+    async def fold_ahead(self, pg: Driver, where: Where) -> Read[Merged]:
+        """Also what a seal has to know of the seqs that are settled: as long as they are, their winners are too."""
+        read = await StreamWrite.fold_ahead(self, pg, where)
+        if self._seen is not None and self.ahead is not None and self.stream is not None:
+            start = self.ahead.snapshot.base.next_seq
+            if (lowest := lowest_needed(read.now, self._seen)) < start:
+                self._before = await (await WholeLedger.of(pg, where, self.stream)).winners(lowest, start)
+        return read
+
+    async def _unsealed(self, hold: Hold, merged: Merged, through: int, seen: Mapping[int, str]) -> tuple[str, ...]:
+        """The winners that a seal is to fix. Raises gap, seal_mismatch."""
+        before: list[str] = []
+        start = merged.onto.base.next_seq
+        if through < merged.state.next_seq and (lowest := lowest_needed(merged, seen)) < start:
+            before = await self._winners(hold, merged, lowest, start)
+        try:
+            return plan_seal(merged, through, seen, before)
+        except NotFolded as error:
+            facts = {"expected": merged.state.next_seq, "found": through, **_known(merged)}
+            raise Problem("gap", f"{error}, and only what is folded can be sealed", facts) from error
+        except SealMismatch as error:
+            raise Problem("seal_mismatch", str(error), {**error.fields, **_known(merged)}) from error
+
+    async def _winners(self, hold: Hold, merged: Merged, lowest: int, start: int) -> list[str]:
+        goes_on = self.ahead is not None and merged.onto.base is self.ahead.snapshot.base
+        if goes_on and start - len(self._before) <= lowest:
+            return self._before
+        assert self.stream is not None
+        return await (await WholeLedger.of(hold.pg, hold.where, self.stream)).winners(lowest, start)
 
 
 @dataclass(slots=True)
@@ -64,28 +99,30 @@ class Appending(_Recording):
         payloads = [entry_payload(call.writer, record) for record in call.records]
         self._given = by_id(payloads)
         self._ids = [str(payload["id"]) for payload in payloads]
+        self.stream = call.run_id
+        if call.seal:
+            self._seen = {record.seq: name for record, name in zip(call.records, self._ids, strict=True)}
         return self._plan
 
     async def _plan(self, hold: Hold) -> list[Draft] | dict[str, Any]:
         call = self._call
-        merged = await self._run(hold, call.run_id)
+        merged = await self.now(hold)
         if call.epoch is not None:
             agent = merged.state.agent_id or starting_agent(call.records)
             await fence(hold, agent, call.writer, call.epoch, "seal" if call.seal else "append")
         new = await not_held(hold, StreamKey.named(RUN_LEDGER, call.run_id), self._given)
         self._after = await off_loop(self.size, foreseen, merged, call.run_id, call.writer, new)
-        seals = [] if call.epoch is None or not call.seal else await self._seals(hold, call.epoch)
+        seals = [] if call.epoch is None or self._seen is None else await self._seals(hold, call.epoch, self._seen)
         return drafts_of(RUN_LEDGER, (*new, *seals)) or await self._answer(hold)
 
-    async def _seals(self, hold: Hold, epoch: int) -> list[Payload]:
+    async def _seals(self, hold: Hold, epoch: int, seen: Mapping[int, str]) -> list[Payload]:
         call, after = self._call, self._after
         standings = {standing.item.place.id: standing for standing in after.standings}
-        seen = {record.seq: name for record, name in zip(call.records, self._ids, strict=True)}
         for name in self._ids:
             if (standing := standings.get(name)) is not None and standing.status.status != "folded":
                 raise _lost(standing, after)
         through = max(seen)
-        winners = await _unsealed(hold, call.run_id, after, through, seen)
+        winners = await self._unsealed(hold, after, through, seen)
         self._sealed = max(after.sealed, through + 1)
         return seal_payloads(call.writer, call.run_id, through, winners, epoch)
 
@@ -116,13 +153,14 @@ class Sealing(_Recording):
 
     def of(self, call: SealCall) -> Plan:
         """Raises stale_epoch; gap for a seq that is not folded, seal_mismatch for a winner that is another by now."""
-        return partial(self._plan, call)
+        self.stream = call.run_id
+        self._seen = seen_at(call.through_seq, call.winners)
+        return partial(self._plan, call, self._seen)
 
-    async def _plan(self, call: SealCall, hold: Hold) -> list[Draft] | dict[str, Any]:
-        merged = await self._run(hold, call.run_id)
+    async def _plan(self, call: SealCall, seen: Mapping[int, str], hold: Hold) -> list[Draft] | dict[str, Any]:
+        merged = await self.now(hold)
         await fence(hold, merged.state.agent_id, call.writer, call.epoch, "seal")
-        seen = seen_at(call.through_seq, call.winners)
-        winners = await _unsealed(hold, call.run_id, merged, call.through_seq, seen)
+        winners = await self._unsealed(hold, merged, call.through_seq, seen)
         self._answer = {
             "sealed": max(merged.sealed, call.through_seq + 1),
             "next_seq": merged.state.next_seq,
@@ -156,21 +194,6 @@ async def fence(hold: Hold, agent: str | None, writer: str, claimed: int, doing:
             "current_holder": decision.get("current_holder"),
         }
         raise Problem("stale_epoch", f"the writer may not {doing} at epoch {claimed}", facts)
-
-
-async def _unsealed(hold: Hold, run: str, merged: Merged, through: int, seen: Mapping[int, str]) -> tuple[str, ...]:
-    """The winners that a seal is to fix. Raises gap, seal_mismatch."""
-    known, start = _known(merged), merged.onto.base.next_seq
-    before: list[str] = []
-    if through < merged.state.next_seq and (lowest := lowest_needed(merged, seen)) < start:
-        before = await (await WholeLedger.of(hold.pg, hold.where, run)).winners(lowest, start)
-    try:
-        return plan_seal(merged, through, seen, before)
-    except NotFolded as error:
-        facts = {"expected": merged.state.next_seq, "found": through, **known}
-        raise Problem("gap", f"{error}, and only what is folded can be sealed", facts) from error
-    except SealMismatch as error:
-        raise Problem("seal_mismatch", str(error), {**error.fields, **known}) from error
 
 
 def _known(merged: Merged) -> dict[str, Any]:

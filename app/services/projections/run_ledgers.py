@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from app.services.projections.streams import MANY, Fold, Folded, Read, Streams, Where
+from app.services.projections.streams import MANY, Fold, Folded, Read, Where
 from app.services.projections.whole_ledgers import WholeLedger
 from app.sql.transactions import Driver
 from foldpoint.canonical import Json, canonical
@@ -39,17 +39,14 @@ def _extend(run: str, onto: Onto, records: list[Record]) -> Folded[Merged, Onto]
     return Folded(merged, merged)
 
 
-FOLD: Fold[Merged, Onto] = Fold(RUN_LEDGER, Snapshot, _read, _write, lambda onto: onto.through, _told, _extend)
+async def _whole(pg: Driver, where: Where, run: str) -> Folded[Merged, Onto]:
+    merged = await (await WholeLedger.of(pg, where, run)).merged()
+    return Folded(merged, merged)
 
 
-async def read_run(streams: Streams, pg: Driver, where: Where, run: str, *, checked: bool = False) -> Read[Merged]:
-    """What a run's records merge to, in a transaction of the caller's."""
-
-    async def whole() -> Folded[Merged, Onto]:
-        merged = await (await WholeLedger.of(pg, where, run)).merged()
-        return Folded(merged, merged)
-
-    return await streams.read(pg, where, FOLD, run, whole, checked=checked)
+FOLD: Fold[Merged, Onto] = Fold(
+    RUN_LEDGER, Snapshot, _read, _write, lambda onto: onto.through, _told, _extend, _settled, _whole
+)
 
 
 def settled_below(read: Read[Merged]) -> int:

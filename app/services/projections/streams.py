@@ -45,8 +45,9 @@ class Folded(NamedTuple, Generic[N, S]):
 class Fold(Generic[N, S]):
     """One projection's fold. Snapshots and what they fold to are shared: never changed.
 
-    `extend` folds records above a snapshot's place, or raises BelowSnapshot if only all records can tell. `told` is
-    what `verify` compares, as JSON.
+    `extend` folds records above a snapshot's place, or raises BelowSnapshot if only all records can tell: then `whole`
+    folds all of them, where there is a better way than at once. `settled` makes a snapshot quick to go on from. `told`
+    is what `verify` compares, as JSON.
     """
 
     projection: Projection
@@ -56,6 +57,8 @@ class Fold(Generic[N, S]):
     place: Callable[[S], Place | None]
     told: Callable[[N], Any]
     extend: Callable[[str, S, list[Record]], Folded[N, S]]
+    settled: Callable[[S], S] = lambda snapshot: snapshot
+    whole: "Callable[[Driver, Where, str], Awaitable[Folded[N, S]]] | None" = None
 
 
 class Where(NamedTuple):
@@ -70,12 +73,20 @@ class Where(NamedTuple):
     keyring: Keyring | None = None
 
 
+class Ahead(NamedTuple, Generic[S]):
+    """What a stream was folded to before. It can be gone on from while the stream's `late` is this."""
+
+    late: int
+    snapshot: S
+
+
 class Read(NamedTuple, Generic[N]):
     """What was read of so many entries, and the snapshot that is worth keeping, if one is."""
 
     now: N
     kept: "_Kept | None"
     entries: int = 0
+    ahead: Ahead[Any] | None = None
 
 
 class _Kept(NamedTuple):
@@ -107,39 +118,41 @@ class Streams:
     def __post_init__(self) -> None:
         self._parsed = _Parsed()
 
-    async def read(
-        self,
-        pg: Driver,
-        where: Where,
-        fold: Fold[N, S],
-        name: str,
-        whole: Callable[[], Awaitable[Folded[N, S]]] | None = None,
-        *,
-        checked: bool = False,
-    ) -> Read[N]:
+    async def read(self, pg: Driver, where: Where, fold: Fold[N, S], name: str, *, checked: bool = False) -> Read[N]:
         """Fold a stream, in a transaction of the caller's; one that is not there is empty.
 
-        `whole` folds all of it where a fold in parts, each onto the snapshot of those before, cannot tell. Raises
-        sealed_scope as `refuse_closed` does, which a caller may have `checked` before.
+        Raises sealed_scope as `refuse_closed` does, which a caller may have `checked` before.
         """
         if not checked:
             await refuse_closed(pg, where, fold.projection)
-        key = StreamKey.named(fold.projection, name)
-        found = _Found(where, key, name)
-        known = await snapshots.stream(pg, where.scope, key)
+        found = _Found(where, StreamKey.named(fold.projection, name), name)
+        known = await snapshots.stream(pg, where.scope, found.key)
         if known is None:
             return Read(fold.extend(name, fold.start(), []).now, None)
         base = await self._newest(pg, found, fold)
-        try:
-            folded, count = await _fold(pg, found, fold, base.snapshot)
-        except BelowSnapshot:
-            folded = await (_fold_whole(pg, found, fold) if whole is None else whole())
-            count = known.entries
+        folded, count = await _fold(pg, found, fold, base.snapshot)
+        count = known.entries if count is None else count
+        ahead = Ahead(known.late, folded.snapshot)
         if count < MANY or (place := fold.place(folded.snapshot)) is None:
-            return Read(folded.now, None, known.entries)
+            return Read(folded.now, None, known.entries, ahead)
         text = await asyncio.to_thread(fold.write, folded.snapshot)
-        made = Made(key, known.late, place, known.entries, text)
-        return Read(folded.now, _Kept(where.scope, made, base.unreadable), known.entries)
+        made = Made(found.key, known.late, place, known.entries, text)
+        return Read(folded.now, _Kept(where.scope, made, base.unreadable), known.entries, ahead)
+
+    async def go_on(self, pg: Driver, where: Where, fold: Fold[N, S], name: str, ahead: Ahead[S] | None) -> N:
+        """What a stream folds to, for a caller that holds the scope's lock; onto what was read ahead of it, if that
+        still holds. Raises sealed_scope as `refuse_closed` does."""
+        await refuse_closed(pg, where, fold.projection)
+        found = _Found(where, StreamKey.named(fold.projection, name), name)
+        known = await snapshots.stream(pg, where.scope, found.key)
+        if known is None:
+            return fold.extend(name, fold.start(), []).now
+        if ahead is not None and ahead.late == known.late:
+            base = ahead.snapshot
+        else:
+            base = (await self._newest(pg, found, fold)).snapshot
+        folded, _ = await _fold(pg, found, fold, base)
+        return folded.now
 
     async def keep(self, read: Read[Any]) -> None:
         """Keep the snapshot of a read, whose transaction is over. What came of that stands, if this fails."""
@@ -185,8 +198,18 @@ async def refuse_closed(pg: Driver, where: Where, projection: Projection) -> Non
             raise Problem("sealed_scope", detail, status=503)
 
 
-async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[Folded[N, S], int]:
-    """Fold the entries above a snapshot, step by step, and how many they were."""
+async def _fold(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[Folded[N, S], int | None]:
+    """Fold the entries above a snapshot, and how many they were; None if all had to be."""
+    try:
+        return await _fold_above(pg, found, fold, base)
+    except BelowSnapshot:
+        if fold.whole is not None:
+            return await fold.whole(pg, found.where, found.name), None
+        return await _fold_whole(pg, found, fold), None
+
+
+async def _fold_above(pg: Driver, found: _Found, fold: Fold[N, S], base: S) -> tuple[Folded[N, S], int]:
+    """Step by step."""
     folded: Folded[N, S] | None = None
     waiting: list[Record] = []
     size = left = count = 0

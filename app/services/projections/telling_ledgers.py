@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.services.projections.run_ledgers import listed, read_run
+from app.services.projections.run_ledgers import FOLD, listed
 from app.services.projections.streams import Read, Streams, Where
 from app.services.projections.whole_ledgers import WholeLedger
 from app.services.reading.cursors import Cursors, invalid_cursor
@@ -28,7 +28,7 @@ async def runs(
 ) -> tuple[dict[str, Any], list[Read[Merged]]]:
     """A page of runs by id in byte order, and what was read of them. Nothing of the scope's runs may be closed."""
     page, more = await named_streams(pg, cursors, RUN_LEDGER, cursor, limit)
-    reads = [await read_run(streams, pg, where, stream.name, checked=True) for stream in page]
+    reads = [await streams.read(pg, where, FOLD, stream.name, checked=True) for stream in page]
     told_runs = [listed(stream.name, read) for stream, read in zip(page, reads, strict=True)]
     return {"runs": told_runs, "cursor": more}, reads
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from app.services.hosting import Hold, Plan
 from app.services.projections.journals import FOLD
-from app.services.projections.streams import Read, Streams
-from app.services.projections.writes import drafts_of
+from app.services.projections.writes import StreamWrite, drafts_of
 from app.sql import claims
 from app.sql.keys import stream_key
 from foldpoint.hosted import Draft
@@ -24,18 +23,19 @@ AHEAD = 64
 
 
 @dataclass(slots=True)
-class Append:
+class Append(StreamWrite[JournalState]):
     """One call that appends entries."""
 
-    streams: Streams
+    fold = FOLD
     seen: Seen | None = None
 
     def plan(self, asked: Appending, writer: str) -> Plan:
+        self.stream = asked.session if asked.now else None
+
         async def plan(hold: Hold) -> list[Draft]:
             self.seen = asked.seen
             if asked.now:
-                read = await self.streams.read(hold.pg, hold.where, FOLD, asked.session)
-                self.seen = dict(read.now.view.heads)
+                self.seen = dict((await self.now(hold)).view.heads)
             return drafts_of(JOURNAL, asked.payloads(writer, self.seen, secrets.token_hex(8)))
 
         return plan
@@ -45,18 +45,18 @@ class Append:
 
 
 @dataclass(slots=True)
-class Take:
+class Take(StreamWrite[JournalState]):
     """One call that claims entries of a queue."""
 
-    streams: Streams
+    fold = FOLD
     found: Claim = field(default_factory=lambda: Claim([], None, {}, []))
 
     def plan(self, fields: dict[str, Any], writer: str) -> Plan:
         asked = read_claim(fields)
+        self.stream = asked.session
 
         async def plan(hold: Hold) -> list[Draft] | dict[str, Any]:
-            read = await self.streams.read(hold.pg, hold.where, FOLD, asked.session)
-            self.found = await _next(hold, read, asked)
+            self.found = await _next(hold, await self.now(hold), asked)
             if not self.found.entries:
                 return {"entries": [], "op": None}
             return drafts_of(JOURNAL, [self.found.payload(writer, asked.session, secrets.token_hex(8))])
@@ -67,9 +67,9 @@ class Take:
         return {"entries": [queued._asdict() for queued in self.found.entries], "op": ops[0].to_json()}
 
 
-async def _next(hold: Hold, read: Read[JournalState], asked: Claiming) -> Claim:
+async def _next(hold: Hold, state: JournalState, asked: Claiming) -> Claim:
     """What a claim is handed. Most often none of what waits was handed out before, so not all of it is asked about."""
-    waiting = claimable(read.now, asked.queue)
+    waiting = claimable(state, asked.queue)
     taken: set[str] = set()
     known = 0
     while True:
@@ -78,4 +78,4 @@ async def _next(hold: Hold, read: Read[JournalState], asked: Claiming) -> Claim:
         taken |= await claims.taken(hold.pg, hold.where.scope, stream_key(asked.session), names)
         known = upto
         if known >= len(waiting) or known - len(taken) >= asked.most:
-            return claim(read.now, asked.queue, asked.most, taken)
+            return claim(state, asked.queue, asked.most, taken)
