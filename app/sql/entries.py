@@ -48,31 +48,28 @@ def entry_with(projection: str, stream: str, name: str) -> str:
     return _row_with("entry", ("projection", "stream", "id"), (projection, stream, name))
 
 
-def stream_with(projection: str, key: str) -> str:
-    """The SQL of the stream with a key, or of none."""
-    return _row_with("entry_stream", ("projection", "key"), (projection, key))
+def stream_with(projection: str, key: str, lock: str = "") -> str:
+    """The SQL of the stream with a key, or of none; perhaps with a lock on its row, and on no other."""
+    return _row_with("entry_stream", ("projection", "key"), (projection, key), lock)
 
 
-def _row_with(table: str, columns: Sequence[str], values: Sequence[str]) -> str:
+def _row_with(table: str, columns: Sequence[str], values: Sequence[str], lock: str = "") -> str:
     """The SQL of the row of scope $1 with a primary key.
 
-    Its order leaves the planner no index but the key's. Without statistics it may as well take another, in which it
-    finds all entries of the stream, or all streams.
+    Its order leaves the planner no index but the key's. Asked for one row by equality and without statistics, it may
+    as well take another, in which it finds all entries of the stream, or all streams.
     """
     key, given = ", ".join(("scope", *columns)), ", ".join(("$1", *values))
-    first = f"select * from {table} where ({key}) >= ({given}) order by {key} limit 1"
-    return f"(select * from ({first}) f where ({key}) = ({given}))"
+    return f"(select * from {table} where ({key}) >= ({given}) and ({key}) <= ({given}) order by {key} limit 1 {lock})"
 
 
 #: The rows are locked before anything is written: a snapshot that is being kept is there by the statement that drops
 #: those below which something comes, or it is not kept.
-STREAMS = """
-select t.i, s.*
+STREAMS = f"""
+select t.i, s.entries, s.wall_ms, s.counter, s.device_id, s.op_id,
+       s.label_wall_ms, s.label_counter, s.label_device_id, s.label_op_id
 from unnest($2::smallint[], $3::bytea[]) with ordinality as t(projection, key, i)
-cross join lateral (
-    select entries, wall_ms, counter, device_id, op_id, label_wall_ms, label_counter, label_device_id, label_op_id
-    from entry_stream where scope = $1 and projection = t.projection and key = t.key limit 1 for no key update
-) s
+cross join lateral {stream_with("t.projection", "t.key", "for no key update")} s
 """
 PLACES = f"""
 select t.i, e.wall_ms, e.counter, e.op_id, d.id as device_id

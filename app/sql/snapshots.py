@@ -157,15 +157,14 @@ def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> AsyncI
 
 
 #: Only while nothing came or went below the place since the stream was read: a push that changes the row is waited for.
-KEEP = """
+KEEP = f"""
 insert into entry_snapshot (scope, projection, stream, wall_ms, counter, device_id, op_id, body, entries)
 select s.scope, s.projection, s.key, $5::bigint, $6::bigint, $7::bytea, $8::bytea, $9::bytea, $10::bigint
-from entry_stream s
-where s.scope = $1 and s.projection = $2 and s.key = $3 and s.late = $4 and not exists (
+from {stream_with("$2", "$3", "for share")} s
+where s.late = $4 and not exists (
     select from entry_snapshot o where o.scope = $1 and o.projection = $2 and o.stream = $3
     and (o.wall_ms, o.counter, o.device_id, o.op_id) = ($5::bigint, $6::bigint, $7::bytea, $8::bytea)
 )
-for share of s
 """
 DROP = "delete from entry_snapshot where scope = $1 and id = any($2::bigint[])"
 
