@@ -1,8 +1,9 @@
 """Reads that only `verify` makes: everything that is stored of a scope, in an order that can be checked."""
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from typing import Any
 
+from app.sql.entries import StreamKey, entry_with
 from app.sql.transactions import Driver, Row
 
 OPS = """
@@ -24,20 +25,35 @@ select r.claim, r.claimed_by from claim_reset r
 where r.scope = $1
   and not exists (select from agent a where a.scope = $1 and a.slug_key = r.agent and a.fencing_epoch >= r.claim)
 """
-ENTRIES = """
-select e.projection, e.stream, e.id, e.wall_ms, e.counter, d.id as device_id, e.op_id, sha256(e.payload) as digest
-from entry e join device d on d.scope = e.scope and d.no = e.device where e.scope = $1
+ENTRIES_OF = f"""
+select t.i, e.wall_ms, e.counter, d.id as device_id, e.op_id, sha256(e.payload) as digest
+from unnest($2::smallint[], $3::bytea[], $4::bytea[]) with ordinality as t(projection, stream, id, i)
+cross join lateral {entry_with("t.projection", "t.stream", "t.id")} e
+join device d on d.scope = $1 and d.no = e.device
 """
 ENTRY_STREAMS = """
-select projection, key, name, entries, wall_ms, counter, device_id, op_id from entry_stream where scope = $1
+select projection, stream, s.name, coalesce(s.entries, 0) as entries, coalesce(e.found, 0) as found,
+       s.wall_ms, s.counter, s.device_id, s.op_id, l.*
+from (select projection, stream, count(*) as found from entry where scope = $1 group by projection, stream) e
+full join (select *, key as stream from entry_stream where scope = $1) s using (projection, stream)
+left join lateral (
+    select e.wall_ms as last_wall_ms, e.counter as last_counter, d.id as last_device_id, e.op_id as last_op_id
+    from entry e join device d on d.scope = $1 and d.no = e.device
+    where e.scope = $1 and e.projection = s.projection and e.stream = s.stream
+    order by e.wall_ms desc, e.counter desc, d.id desc, e.op_id desc limit 1
+) l on true
 """
 ENTRY_SNAPSHOTS = """
-select n.stream, n.wall_ms, n.counter, n.device_id, n.op_id, n.body, s.name
+select n.id, n.projection, n.stream, n.wall_ms, n.counter, n.device_id, n.op_id, s.name
 from entry_snapshot n
 join entry_stream s on s.scope = n.scope and s.projection = n.projection and s.key = n.stream
-where n.scope = $1 and n.projection = $2
+where n.scope = $1
+order by n.projection, n.stream, n.wall_ms, n.counter, n.device_id, n.op_id
 """
-CLAIMS = "select stream, entry from journal_claim where scope = $1"
+CLAIMS_OF = """
+select c.stream, c.entry from unnest($2::bytea[], $3::bytea[]) as t(stream, entry)
+join journal_claim c on c.scope = $1 and c.stream = t.stream and c.entry = t.entry
+"""
 TAGS = "select device, tag, first_seq from op_scope where scope = $1"
 
 
@@ -54,22 +70,26 @@ async def seen(pg: Driver, scope: int) -> list[Row]:
     return await pg.fetch(SEEN, scope)
 
 
-async def entries(pg: Driver, scope: int) -> list[Row]:
-    """Every entry, its payload as a hash."""
-    return await pg.fetch(ENTRIES, scope)
+async def entries_of(pg: Driver, scope: int, slots: Sequence[tuple[StreamKey, bytes]]) -> list[Row]:
+    """The entries with these ids that are there, each with its number among them from 1, its payload as a hash."""
+    keys = [(*stream, name) for stream, name in slots]
+    return await pg.fetch(ENTRIES_OF, scope, *([key[at] for key in keys] for at in range(3)))
 
 
-async def entry_streams(pg: Driver, scope: int) -> list[Row]:
-    return await pg.fetch(ENTRY_STREAMS, scope)
+def entry_streams(pg: Driver, scope: int) -> AsyncIterable[Row]:
+    """Every stream that is listed or has entries: what is listed of it, and how many entries and which last it has."""
+    return pg.cursor(ENTRY_STREAMS, scope, prefetch=500)
 
 
-async def entry_snapshots(pg: Driver, scope: int, projection: int) -> list[Row]:
-    return await pg.fetch(ENTRY_SNAPSHOTS, scope, projection)
+def entry_snapshots(pg: Driver, scope: int) -> AsyncIterable[Row]:
+    """Every snapshot without its text, stream by stream, by place."""
+    return pg.cursor(ENTRY_SNAPSHOTS, scope, prefetch=500)
 
 
-async def claims(pg: Driver, scope: int) -> set[tuple[bytes, bytes]]:
-    """The queue entries that were handed out, by stream key and id."""
-    return {(row["stream"], row["entry"]) for row in await pg.fetch(CLAIMS, scope)}
+async def claims_of(pg: Driver, scope: int, claims: Sequence[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+    """Which of these queue entries, by stream key and id, are noted as handed out."""
+    rows = await pg.fetch(CLAIMS_OF, scope, [stream for stream, _ in claims], [entry for _, entry in claims])
+    return {(row["stream"], row["entry"]) for row in rows}
 
 
 async def unfounded_resets(pg: Driver, scope: int) -> list[Row]:

@@ -135,6 +135,10 @@ def in_order(those: str) -> str:
 
 
 ABOVE = in_order("(e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)")
+BETWEEN = in_order(
+    "(e.wall_ms, e.counter) >= ($4, $5) and (e.wall_ms, e.counter, d.id, e.op_id) > ($4, $5, $6, $7)"
+    " and (e.wall_ms, e.counter) <= ($8, $9) and (e.wall_ms, e.counter, d.id, e.op_id) <= ($8, $9, $10, $11)"
+)
 PAYLOAD = f"select payload from {entry_with('$2', '$3', '$4')} e"
 #: Below every place.
 START: Place = (Hlc(0, 0, ""), "op-")
@@ -154,6 +158,11 @@ async def records(pg: Driver, query: str, scope: int, key: StreamKey, *more: Any
 def above(pg: Driver, scope: int, key: StreamKey, place: Place | None) -> AsyncIterator[list[Record]]:
     """The entries of a stream above a place, in order, a page in memory at a time."""
     return records(pg, ABOVE, scope, key, *columns_of(START if place is None else place))
+
+
+def between(pg: Driver, scope: int, key: StreamKey, place: Place | None, through: Place) -> AsyncIterator[list[Record]]:
+    """As `above`, up to another place."""
+    return records(pg, BETWEEN, scope, key, *columns_of(START if place is None else place), *columns_of(through))
 
 
 #: Only while nothing came or went below the place since the stream was read: a push that changes the row is waited for.

@@ -1,6 +1,6 @@
 """The chain part of `verify`: each stored op recomputed, and linked to the one before it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 
 from app.services.keys.opening import Opened
@@ -67,7 +67,7 @@ class Chains:
 
 
 async def check_chains(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
-    """One sentence per fault in the op rows, the heads and the floors."""
+    """One sentence per fault in the op rows, the entries that they bring, the heads and the floors."""
     held = await devices.chains(pg, scope)
     floors = {row["no"]: row for row in await audit.floors(pg, scope)}
     before: dict[int, Op] = {}
@@ -90,10 +90,20 @@ async def check_chains(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[
         chains.add(op)
         chains.watch()
         before[no] = op
+        if chains.entries.are_many:
+            async for fault in chains.entries.check(pg, scope):
+                yield fault
+    async for fault in chains.entries.check(pg, scope):
+        yield fault
+    for fault in _head_faults(held, before):
+        yield fault
+
+
+def _head_faults(held: dict[int, Chain], lasts: dict[int, Op]) -> Iterator[str]:
     for no, chain in held.items():
         assert chain.head is not None
-        last = before[no].seq if no in before else chain.dropped_below - 1
-        if chain.head.seq != last or (no in before and chain.head.head != before[no].op_id):
+        last = lasts[no].seq if no in lasts else chain.dropped_below - 1
+        if chain.head.seq != last or (no in lasts and chain.head.head != lasts[no].op_id):
             yield f"device {chain.device_id}: the head is at seq {chain.head.seq}, the ops end at {last}"
 
 

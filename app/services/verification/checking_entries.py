@@ -1,97 +1,70 @@
-"""The part of `verify` that is about the three projections: their entries, streams and snapshots (server.md §8)."""
+"""The part of `verify` that is about entries of the three projections, their streams and claims (server.md §8)."""
 
 from collections.abc import AsyncIterator
 from hashlib import sha256
-from typing import Any
+from typing import NamedTuple
 
-from app.problems import Problem
-from app.services.projections import contexts, journals, run_ledgers
-from app.services.projections.streams import Fold
 from app.services.pushing.noting import claimed_in
-from app.sql import audit, snapshots
+from app.sql import audit
+from app.sql.claims import Claimed
 from app.sql.entries import Place, StreamKey, place_of
 from app.sql.transactions import Driver
-from foldpoint.canonical import Unreadable
 from foldpoint.op import Op
 from foldpoint.projections import PROJECTIONS, entries_of
-from foldpoint.state import Record
 
-FOLDS: tuple[Fold[Any, Any], ...] = (journals.FOLD, run_ledgers.FOLD, contexts.FOLD)
 KINDS = {projection.number: projection.kind for projection in PROJECTIONS}
+#: Entries that are looked for at once.
+STEP = 500
+
+
+class _Brought(NamedTuple):
+    stream: StreamKey
+    id: bytes
+    place: Place
+    digest: bytes
 
 
 class Entries:
-    """The entries that the stored ops bring: the last place of each, and the hash of its payload."""
+    """The entries that the stored ops bring, some at a time: each is held, unless a later op of its id is."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[StreamKey, bytes], tuple[Place, bytes]] = {}
-        self.claims: dict[tuple[bytes, bytes], str] = {}
+        self._brought: list[_Brought] = []
+        self._claims: list[Claimed] = []
 
     def add(self, op: Op) -> None:
         for entry in entries_of([op]):
-            slot = StreamKey.of(entry), entry.id
-            place = entry.record[:2]
-            if slot not in self.found or self.found[slot][0] < place:
-                self.found[slot] = place, sha256(entry.record.payload).digest()
-            self.claims |= {(one.stream, one.entry): one.op_id for one in claimed_in([entry])}
+            digest = sha256(entry.record.payload).digest()
+            self._brought.append(_Brought(StreamKey.of(entry), entry.id, entry.record[:2], digest))
+            self._claims += claimed_in([entry])
+
+    @property
+    def are_many(self) -> bool:
+        """Whether it is time to check them."""
+        return len(self._brought) + len(self._claims) >= STEP
+
+    async def check(self, pg: Driver, scope: int) -> AsyncIterator[str]:
+        """One sentence per fault in those that came since the last check."""
+        brought, self._brought = self._brought, []
+        slots = [(one.stream, one.id) for one in brought]
+        found = {row["i"] - 1: row for row in await audit.entries_of(pg, scope, slots)}
+        for at, one in enumerate(brought):
+            row = found.get(at)
+            if row is None or place_of(row) < one.place:
+                yield f"the entries of {KINDS[one.stream.projection]} lack op {one.place[1]}"
+            elif place_of(row) == one.place and row["digest"] != one.digest:
+                yield f"the entry of op {one.place[1]} does not say what the op says"
+        claims, self._claims = self._claims, []
+        noted = await audit.claims_of(pg, scope, [(one.stream, one.entry) for one in claims])
+        for op_id in {one.op_id for one in claims if (one.stream, one.entry) not in noted}:
+            yield f"it is not noted what op {op_id} handed out of a journal's queue"
 
 
-async def check_entries(pg: Driver, scope: int, entries: Entries) -> AsyncIterator[str]:
-    """One sentence per fault. An entry whose op was dropped can only be held to its stream."""
-    held: dict[tuple[StreamKey, bytes], tuple[Place, bytes]] = {}
-    for row in await audit.entries(pg, scope):
-        held[StreamKey(row["projection"], row["stream"]), row["id"]] = place_of(row), row["digest"]
-    for slot, (place, digest) in entries.found.items():
-        if slot not in held or held[slot][0] < place:
-            yield f"the entries of {KINDS[slot[0].projection]} lack op {place[1]}"
-        elif held[slot] != (place, digest) and held[slot][0] == place:
-            yield f"the entry of op {place[1]} does not say what the op says"
-    noted = await audit.claims(pg, scope)
-    for op_id in {op_id for slot, op_id in entries.claims.items() if slot not in noted}:
-        yield f"it is not noted what op {op_id} handed out of a journal's queue"
-    async for fault in _check_streams(pg, scope, held):
-        yield fault
-    for fold in FOLDS:
-        async for fault in _check_snapshots(pg, scope, fold):
-            yield fault
-
-
-async def _check_streams(
-    pg: Driver, scope: int, held: dict[tuple[StreamKey, bytes], tuple[Place, bytes]]
-) -> AsyncIterator[str]:
-    counts: dict[StreamKey, int] = {}
-    lasts: dict[StreamKey, Place] = {}
-    for (stream, _), (place, _) in held.items():
-        counts[stream] = counts.get(stream, 0) + 1
-        lasts[stream] = max(place, lasts.get(stream, place))
-    listed = {StreamKey(row["projection"], row["key"]): row for row in await audit.entry_streams(pg, scope)}
-    for stream in counts.keys() | listed.keys():
-        row, count = listed.get(stream), counts.get(stream, 0)
-        name = f"a stream of {KINDS[stream.projection]}" if row is None else _name(stream, row["name"])
-        if row is None or row["entries"] != count:
-            yield f"{name} lists {0 if row is None else row['entries']} entries, there are {count}"
-        elif place_of(row) < lasts[stream]:
+async def check_streams(pg: Driver, scope: int) -> AsyncIterator[str]:
+    """One sentence per stream that is not what its entries say."""
+    async for row in audit.entry_streams(pg, scope):
+        kind = KINDS[row["projection"]]
+        name = f"a stream of {kind}" if row["name"] is None else f"{kind} {row['name'].decode()!r}"
+        if row["entries"] != row["found"]:
+            yield f"{name} lists {row['entries']} entries, there are {row['found']}"
+        elif row["found"] and place_of(row) < place_of(row, "last_"):
             yield f"{name} ends before its last entry"
-
-
-def _name(stream: StreamKey, name: bytes) -> str:
-    return f"{KINDS[stream.projection]} {name.decode()!r}"
-
-
-async def _check_snapshots(pg: Driver, scope: int, fold: Fold[Any, Any]) -> AsyncIterator[str]:
-    for row in await audit.entry_snapshots(pg, scope, fold.projection.number):
-        key, name = StreamKey(fold.projection.number, row["stream"]), row["name"].decode()
-        try:
-            snapshot = fold.read(row["body"])
-        except Unreadable:  # another version of the fold made it, or it does not verify: no reader takes it
-            continue
-        place = fold.place(snapshot)
-        records = [record async for page in snapshots.above(pg, scope, key, None) for record in page]
-        below: list[Record] = [record for record in records if place is not None and record[:2] <= place]
-        try:
-            own = fold.extend(name, fold.start(), below).now
-        except Problem as problem:
-            yield f"{_name(key, row['name'])} cannot be folded: {problem.detail}"
-            continue
-        if place != place_of(row) or fold.told(fold.extend(name, snapshot, []).now) != fold.told(own):
-            yield f"a snapshot of {_name(key, row['name'])} is not the fold of its entries"

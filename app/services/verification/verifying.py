@@ -15,7 +15,8 @@ from app.services.keys.vault import Vault
 from app.services.reading import past
 from app.services.reading.state_text import state_pieces
 from app.services.verification.checking_chains import Chains, check_chains
-from app.services.verification.checking_entries import check_entries
+from app.services.verification.checking_entries import check_streams
+from app.services.verification.checking_snapshots import check_snapshots
 from app.sql import audit, checkpoint_texts, checkpoints, devices, scope_keys, streams, trims
 from app.sql.checkpoint_texts import TextGone
 from app.sql.checkpoints import Stored
@@ -68,14 +69,15 @@ async def verify(
         else:
             async for fault in _check_state(pg, scope, keyring):
                 yield fault
-        async for fault in _check_seen(pg, scope, chains):
-            yield fault
-        async for fault in check_entries(pg, scope, chains.entries):
-            yield fault
-        async for fault in _check_resets(pg, scope):
-            yield fault
-        async for fault in _check_checkpoints(pg, scope):
-            yield fault
+        for check in (
+            _check_seen(pg, scope, chains),
+            check_streams(pg, scope),
+            check_snapshots(pg, scope),
+            _check_resets(pg, scope),
+            _check_checkpoints(pg, scope),
+        ):
+            async for fault in check:
+                yield fault
 
 
 async def _check_counters(pg: Driver, scope: int, chains: Chains) -> AsyncIterator[str]:
