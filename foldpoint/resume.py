@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from foldpoint.transcript import Turn
 
 
@@ -56,7 +58,7 @@ class Repairing:
         self._tool_open = turn.role == "assistant" and ((merges and self._tool_open) or bool(turn.tool_calls))
         if not merges:
             return self._begin(turn)
-        self._report(self._place, Repair.MERGED, turn, into=self._group[0].op_id)
+        self._report(self._place, Repair.MERGED, turn, into=self._group[0].record.op_id)
         self._group.append(turn)
         return None
 
@@ -78,11 +80,11 @@ class Repairing:
         turn = _merged(self._group)
         if turn.role == "assistant" and turn.tool_calls and (after is None or after.role != "tool"):
             self._report(self._began, Repair.CALLS_CLEARED, turn, calls=len(turn.tool_calls))
-            turn = turn._replace(tool_calls=[])
+            turn = replace(turn, tool_calls=[])
         return _message(turn)
 
     def _report(self, place: int, repair: Repair, turn: Turn, **more: Any) -> None:
-        self._repairs.append((place, {"repair": repair.value, "op_id": turn.op_id, **more}))
+        self._repairs.append((place, {"repair": repair.value, "op_id": turn.record.op_id, **more}))
 
 
 def _merged(group: list[Turn]) -> Turn:
@@ -91,7 +93,7 @@ def _merged(group: list[Turn]) -> Turn:
     if len(group) == 1:
         return first
     calls = [call for turn in group for call in turn.tool_calls] if first.role == "assistant" else first.tool_calls
-    return first._replace(content="\n\n".join(turn.content for turn in group if turn.content), tool_calls=calls)
+    return replace(first, content="\n\n".join(turn.content for turn in group if turn.content), tool_calls=calls)
 
 
 def _message(turn: Turn) -> dict[str, Any]:

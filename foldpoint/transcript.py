@@ -1,15 +1,16 @@
 """What was said in a conversation (car-sync.md §7.1–7.4)."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from foldpoint.canonical import Json, clamp_u64
-from foldpoint.hlc import Hlc
 from foldpoint.state import Record, SyncState
 from foldpoint.surfaces import conversation
 
 
-class Turn(NamedTuple):
+class Turn(Struct, frozen=True, gc=False):
     """One record of a conversation, projected. `timestamp` is display only and orders nothing."""
 
     conversation_id: str
@@ -20,8 +21,7 @@ class Turn(NamedTuple):
     external: bool
     ok: bool | None
     timestamp: int
-    hlc: Hlc
-    op_id: str
+    record: Record
 
     def to_json(self) -> dict[str, Any]:
         turn: dict[str, Any] = {
@@ -37,7 +37,7 @@ class Turn(NamedTuple):
             turn["provenance"] = "external"
         if self.ok is not None:
             turn["ok"] = self.ok
-        return {**turn, "timestamp": self.timestamp, "hlc": self.hlc.to_json(), "op_id": self.op_id}
+        return {**turn, "timestamp": self.timestamp, "hlc": self.record.hlc.to_json(), "op_id": self.record.op_id}
 
 
 def turn_of(record: Record) -> Turn | None:
@@ -46,18 +46,18 @@ def turn_of(record: Record) -> Turn | None:
     if conversation.is_tombstone(payload):
         return None
     fields: dict[str, Any] = payload if isinstance(payload, dict) else {}
-    calls, use_id, ok = fields.get("tool_calls"), fields.get("tool_use_id"), fields.get("ok")
+    get = fields.get
+    calls, use_id, ok = get("tool_calls"), get("tool_use_id"), get("ok")
     return Turn(
         conversation.conversation_id(payload),
         conversation.role(fields),
         conversation.content(fields),
-        [call for value in calls if (call := _tool_call(value))] if isinstance(calls, list) else [],
+        [call for value in calls if (call := _tool_call(value))] if calls and isinstance(calls, list) else [],
         use_id if isinstance(use_id, str) else None,
-        fields.get("provenance") == "external",
+        get("provenance") == "external",
         ok if isinstance(ok, bool) else None,
-        clamp_u64(fields.get("timestamp")) or 0,
-        record.hlc,
-        record.op_id,
+        clamp_u64(get("timestamp")) or 0,
+        record,
     )
 
 

@@ -107,16 +107,16 @@ class _Query:
         beyond = [f"{record} {sign} ({', '.join(self.place)})"] if self.place else []
         beyond += [f"{record} < ({', '.join(self.end)})"] if self.end else []
         where = "where " + " and ".join(beyond) if beyond else ""
-        limit = f"limit {self.most}" if self.most else ""
+        first = f"{self._by()} limit {self.most}" if self.most else ""
         joined = f"select s.*, d.id as device_id from ({shares}) s join device d on d.scope = $1 and d.no = s.device"
-        return f"select * from ({joined}) page {where} {self._by()} {limit}"
+        return f"select * from ({joined}) page {where} {first}"
 
     def _shares(self, table: str, sign: str) -> list[str]:
         """What a table may give: records beyond the stamp of the place, and those that tie with it."""
         where = " and ".join(self.conditions)
         select = f"select o.wall_ms, o.counter, o.device, o.op_id, {BODIES[table]} from {table} o"
         cut = f" fetch first ({self.most}) rows with ties" if self.most else ""
-        walk = f"order by o.wall_ms {self.order}, o.counter {self.order}{cut}"
+        walk = f"order by o.wall_ms {self.order}, o.counter {self.order}{cut}" if self.most else ""
         if not self.place:
             return [f"({select} where {where} {walk})"]
         stamp = f"({self.place[0]}, {self.place[1]})"
@@ -167,12 +167,11 @@ async def bounded(pg: Driver, scope: int, surface: Surface, size: int, **window:
     return Page(query.ascending([record_of(row) for row in rows]), more)
 
 
-async def whole(pg: Driver, scope: int, surface: Surface, **window: Unpack[Window]) -> AsyncIterator[Record]:
-    """As `page`, of an event stream, with few records in memory at a time."""
+async def whole(pg: Driver, scope: int, surface: Surface, **window: Unpack[Window]) -> AsyncIterator[list[Record]]:
+    """As `page`, of an event stream, with few records in memory at a time: step by step, no step empty."""
     query, payload_of = _query(scope, surface, window), event_payload(pg, scope, surface.number)
     async for rows in pages(pg, query.text_of_pages(), *query.values, payload_of=payload_of):
-        for row in rows:
-            yield record_of(row)
+        yield [record_of(row) for row in rows]
 
 
 def _query(scope: int, surface: Surface, window: Window) -> _Query:

@@ -10,7 +10,8 @@ from foldpoint.fold import fold
 from foldpoint.hlc import Hlc
 from foldpoint.op import Op
 from foldpoint.resume import Repair, Resumed, resume
-from foldpoint.transcript import Turn, conversation_ids, transcript
+from foldpoint.state import Record
+from foldpoint.transcript import Turn, conversation_ids, transcript, turn_of
 from tests.fixtures.ops import THOROUGH, logs, turns
 
 conversation_logs = logs(st.tuples(st.just("conversation"), turns), max_size=20)
@@ -56,7 +57,7 @@ def test_every_text_said_by_user_or_assistant_is_kept(log: list[Op]) -> None:
 @given(log=conversation_logs)
 def test_report_has_one_entry_per_repaired_turn_in_order(log: list[Op]) -> None:
     for said, resumed in conversations(log):
-        by_id = {turn.op_id: turn for turn in said}
+        by_id = {turn.record.op_id: turn for turn in said}
         repaired = [repair["op_id"] for repair in resumed.repairs]
         assert repaired == [op_id for op_id in by_id if op_id in set(repaired)]
         for repair in resumed.repairs:
@@ -91,6 +92,6 @@ def test_what_needs_no_repair_has_an_empty_report(log: list[Op]) -> None:
 
 
 def test_a_long_monologue_resumes_at_once() -> None:
-    turn = Turn("c", "user", "x" * 1_000, [], None, external=False, ok=None, timestamp=0, hlc=Hlc(0, 0, "d"), op_id="")
-    resumed = resume(turn._replace(op_id=f"op-{i}") for i in range(50_000))
+    record = Record(Hlc(0, 0, "d"), "", b'{"content":"%b"}' % (b"x" * 1_000))
+    resumed = resume(turn for i in range(50_000) if (turn := turn_of(record._replace(op_id=f"op-{i}"))))
     assert len(resumed.messages[0]["content"]) == 50_000 * 1_002 - 2

@@ -145,7 +145,7 @@ async def _check_conversations(fleet: Fleet, scope: str, expected: Sequence[Op])
     turns = {name: transcript(state, name) for name in conversation_ids(state)}
     listed = {row.pop("conversation_id"): row for row in answer["conversations"]}
     assert listed == {
-        name: {"turns": len(said), "first": said[0].hlc.to_json(), "last": said[-1].hlc.to_json()}
+        name: {"turns": len(said), "first": said[0].record.hlc.to_json(), "last": said[-1].record.hlc.to_json()}
         for name, said in turns.items()
     }
 

@@ -1,6 +1,5 @@
 """What is told of run ledgers: lists of runs, one run, and audits of whole ones."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -52,24 +51,24 @@ def _seq(place: Any) -> int:
 
 async def lost(pg: Driver, where: Where, run: str) -> Spool:
     """The entries and seals that are no part of a run's ledger."""
-    ledger, values = await WholeLedger.of(pg, where, run), _Values()
-    values.spool.head, values.spool.end = b'{"conflicts":[', b"]}"
+    ledger, values = await WholeLedger.of(pg, where, run), Spool()
+    values.head, values.end = b'{"conflicts":[', b"]}"
     async for part in ledger.standings():
         values.add(conflicts(part))
-    return values.spool
+    return values
 
 
 async def read_back(pg: Driver, where: Where, run: str) -> Spool:
     """A run's ledger as an audit reads it."""
-    ledger, values = await WholeLedger.of(pg, where, run), _Values()
+    ledger, values = await WholeLedger.of(pg, where, run), Spool()
     walk = ledger.walk()
     async for part in ledger.judged(walk):
         for winner, _ in part:
             if winner is not None:
                 values.add(shown(winner.record.event))
     end = {"final_phase": walk.state.phase, "next_seq": walk.state.next_seq}
-    values.spool.head, values.spool.end = b'{"ok":true,"entries":[', b"]," + orjson.dumps(end)[1:]
-    return values.spool
+    values.head, values.end = b'{"ok":true,"entries":[', b"]," + orjson.dumps(end)[1:]
+    return values
 
 
 async def exported(pg: Driver, where: Where, run: str) -> Spool:
@@ -80,16 +79,3 @@ async def exported(pg: Driver, where: Where, run: str) -> Spool:
             if winner is not None:
                 spool.write(export_line(winner))
     return spool
-
-
-class _Values:
-    """The elements of a JSON array, as they come."""
-
-    def __init__(self) -> None:
-        self.spool = Spool()
-        self._begun = False
-
-    def add(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.spool.write(b"," + orjson.dumps(value) if self._begun else orjson.dumps(value))
-            self._begun = True

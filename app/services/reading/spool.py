@@ -4,8 +4,11 @@ A reader that stops reading so keeps a file waiting, and no connection; and what
 answered as a problem.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from tempfile import SpooledTemporaryFile
+from typing import Any
+
+import orjson
 
 #: So much waits in memory until it is sent, and more than that in a temporary file.
 SPOOLED_BYTES = 4 * 1024 * 1024
@@ -18,9 +21,16 @@ class Spool:
     def __init__(self) -> None:
         self._file = SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115 - it is closed when it is sent
         self.head = self.end = b""
+        self._lead = b""
 
     def write(self, piece: bytes) -> None:
         self._file.write(piece)
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Write the next elements of a JSON array, without its brackets."""
+        if elements := orjson.dumps(list(values))[1:-1]:
+            self.write(self._lead + elements)
+            self._lead = b","
 
     @property
     def is_short(self) -> bool:

@@ -15,7 +15,7 @@ from app.sql.transactions import Driver
 from foldpoint.resume import Repairing
 from foldpoint.state import Record
 from foldpoint.surfaces import conversation
-from foldpoint.transcript import turn_of, turns
+from foldpoint.transcript import turns
 
 
 class Window(NamedTuple):
@@ -52,13 +52,11 @@ async def transcript(pg: Driver, cursors: Cursors, name: str, window: Window) ->
 
 async def whole_transcript(pg: Driver, cursors: Cursors, name: str, window: Window) -> Spool:
     """The same of a window without a limit: all of its turns."""
-    spool, lead = Spool(), b""
+    spool = Spool()
     first = last = None
-    async for record in histories.whole(pg, cursors.scope, conversation.SURFACE, **window.of(name)):
-        first, last = first or record, record
-        if (turn := turn_of(record)) is not None:
-            spool.write(lead + orjson.dumps(turn.to_json()))
-            lead = b","
+    async for records in histories.whole(pg, cursors.scope, conversation.SURFACE, **window.of(name)):
+        first, last = first or records[0], records[-1]
+        spool.add([turn.to_json() for turn in turns(records)])
     ends = {
         "before": _cursor(cursors, first) if first and window.after else None,
         "after": _cursor(cursors, last) if last and window.before else None,
@@ -73,13 +71,10 @@ def _cursor(cursors: Cursors, record: Record) -> str:
 
 async def resume(pg: Driver, scope: int, name: str, window: Window) -> Spool:
     """The messages to go on with, from the turns of a window, and the report of repairs."""
-    spool, lead, repairing = Spool(), b"", Repairing()
-    async for record in histories.whole(pg, scope, conversation.SURFACE, **window.of(name)):
-        turn = turn_of(record)
-        if turn is not None and (message := repairing.take(turn)) is not None:
-            spool.write(lead + orjson.dumps(message))
-            lead = b","
+    spool, repairing = Spool(), Repairing()
+    async for records in histories.whole(pg, scope, conversation.SURFACE, **window.of(name)):
+        spool.add([message for turn in turns(records) if (message := repairing.take(turn))])
     if (message := repairing.end()) is not None:
-        spool.write(lead + orjson.dumps(message))
+        spool.add([message])
     spool.head, spool.end = b'{"messages":[', b'],"repairs":%b}' % orjson.dumps(repairing.repairs())
     return spool

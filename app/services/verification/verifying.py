@@ -113,7 +113,7 @@ async def _check_state(pg: Driver, scope: int, keyring: Keyring | None) -> Async
 
 async def _check_conversations(pg: Driver, scope: int, folded: SyncState) -> AsyncIterator[str]:
     said = turns(folded.log_entries(conversation.SURFACE.name))
-    expected = streams.growth_of((turn.conversation_id, turn.hlc) for turn in said)
+    expected = streams.growth_of((turn.conversation_id, turn.record.hlc) for turn in said)
     listed = {one.name: one for one in await streams.every(pg, scope, conversation.SURFACE.number)}
     for name in sorted(expected.keys() | listed.keys()):
         turns_listed = listed[name].records if name in listed else 0
