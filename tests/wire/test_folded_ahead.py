@@ -23,6 +23,8 @@ from tests.fixtures.contexts import put, write
 from tests.fixtures.devices import NewDevice
 from tests.fixtures.ledgers import EMPTY, Ledgers, event, long, numbered, record
 from tests.fixtures.projections import carried, enqueue, number_of, put_message, read_stream, recorded
+from tests.fixtures.server import RunningServer
+from tests.storms.stored import held_scope, until_waiting
 from tests.wire.answers import read
 
 TOLD = numbered(long(MANY // 2))
@@ -70,21 +72,9 @@ delete from entry where scope = $1 and projection = $2 and wall_ms <= (
 """
 
 
-async def waits_for(database: asyncpg.Connection, call: asyncio.Task[httpx.Response]) -> None:
-    """Until a write waits for the scope's lock."""
-    waiting = """
-    select exists (select from pg_locks l join pg_stat_activity a using (pid)
-                   where not l.granted and a.datname = current_database())
-    """
-    while True:
-        if call.done() or await database.fetchval(waiting):
-            return
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("name", CALLS)
 async def test_what_was_there_before_a_write_is_not_read_under_the_lock(
-    device: NewDevice, admin: httpx.AsyncClient, scope: str, database: asyncpg.Connection, engine_behind: AsyncEngine,
+    device: NewDevice, admin: httpx.AsyncClient, scope: str, server: RunningServer, engine_behind: AsyncEngine,
     name: str,
 ) -> None:  # fmt: skip
     projection, sent, said, expected = CALLS[name]
@@ -101,12 +91,11 @@ async def test_what_was_there_before_a_write_is_not_read_under_the_lock(
     await mac.push()
     read(await Ledgers(admin, scope).acquire())
     number = await number_of(engine_behind, scope)
-    async with database.transaction():
-        await database.execute("select from scope where id = $1 for no key update", number)
+    async with held_scope(server.database_url, scope) as holding:
         call = asyncio.create_task(sent(admin, scope))
-        await waits_for(database, call)
-        await database.execute(ALL_BUT_THE_LAST, number, projection.number, RECENT)
-        await database.execute("delete from entry_snapshot where scope = $1", number)
+        await until_waiting(server.database_url, 1)
+        await holding.execute(ALL_BUT_THE_LAST, number, projection.number, RECENT)
+        await holding.execute("delete from entry_snapshot where scope = $1", number)
     assert said((await call).json()) == expected
 
 
