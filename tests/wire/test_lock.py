@@ -1,6 +1,7 @@
 """Locking a scope: nothing that was opened stays, and unlocking gives the same again (server.md §9)."""
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
 
 import asyncpg
@@ -10,9 +11,10 @@ import pytest
 from foldpoint.op import Op, op_from_json
 from foldpoint.seal import Keyring, read_envelope
 from foldpoint.state import state_hash
+from tests.fixtures.database import fresh_database
 from tests.fixtures.projections import enqueue
 from tests.fixtures.sealing import PASSPHRASE, Sealing, delete_keys, folded, given, master, owner, put_keys
-from tests.fixtures.server import RunningServer
+from tests.fixtures.server import RunningServer, running_server
 from tests.fixtures.tokens import ClientOf
 from tests.wire.answers import read, refused
 
@@ -25,6 +27,13 @@ select c.oid::regclass::text as name, array_agg(quote_ident(a.attname)) as colum
 from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace group by c.oid
 """
+
+
+@pytest.fixture(scope="module")
+def server(database_server: str, migrated_template: str) -> Iterator[RunningServer]:
+    """A server on a database that these tests fill alone: they read every row of every table."""
+    with fresh_database(database_server, migrated_template) as url, running_server(url) as running:
+        yield running
 
 
 @pytest.fixture
